@@ -28,8 +28,10 @@ impl<Offset: Copy> Translation<Offset> {
     /// The offset to resume at, where there is one.
     pub fn offset(self) -> Option<Offset> {
         match self {
-            Self::Exact(offset) | Self::End(offset) | Self::LowerBound(offset) => Some(offset),
-            Self::BeforeStart { offset, .. } => Some(offset),
+            Self::Exact(offset)
+            | Self::End(offset)
+            | Self::LowerBound(offset)
+            | Self::BeforeStart { offset, .. } => Some(offset),
             Self::Unknown => None,
         }
     }
