@@ -134,7 +134,7 @@ fn batch_bytes(head: &Head) -> Result<usize, BatchError> {
 /// 1 come out as format 2 batches with the same offsets and timestamps: neighbours in one batch,
 /// compressed ones each in one of the same codec. After an error the iteration ends.
 pub fn batches(records: Bytes) -> Batches {
-    Batches { rest: records, ready: VecDeque::new() }
+    Batches { rest: records, ready: VecDeque::new(), old_format_bytes_max: OLD_FORMAT_BYTES_MAX }
 }
 
 /// See [`batches`].
@@ -143,9 +143,15 @@ pub struct Batches {
     rest: Bytes,
     /// Converted from an old format and not yet handed out; at most one batch and an error.
     ready: VecDeque<Result<Batch, BatchError>>,
+    old_format_bytes_max: usize,
 }
 
 impl Batches {
+    /// Sets another limit than [`OLD_FORMAT_BYTES_MAX`].
+    pub fn with_old_format_limit(self, limit_bytes: usize) -> Self {
+        Self { old_format_bytes_max: limit_bytes, ..self }
+    }
+
     /// Bytes not read (yet). At the end of the iteration: what was cut off. When nothing came out
     /// before, the first batch is larger than the answer, or its length field is damaged.
     pub fn rest(&self) -> usize {
@@ -158,7 +164,7 @@ impl Batches {
             Err(error) => return Some(Err(error)),
         };
         if whole.magic < 2 {
-            let mut converted = legacy::convert(&mut self.rest);
+            let mut converted = legacy::convert(&mut self.rest, self.old_format_bytes_max);
             let first = converted.pop_front();
             self.ready = converted;
             return first;
@@ -223,14 +229,19 @@ impl Iterator for Heads {
     type Item = Result<Head, BatchError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let head = Head::parse(&self.rest)?;
-        let checked = if head.magic == 2 {
-            head.check().and_then(|()| batch_bytes(&head))
+        // An old message may be shorter than a head, and is named all the same.
+        let front: &[u8; MAGIC_AT + 1] = self.rest.first_chunk()?;
+        let magic = front[MAGIC_AT] as i8;
+        let checked = if magic == 2 {
+            let head = Head::parse(&self.rest)?;
+            head.check().and_then(|()| Ok((head, batch_bytes(&head)?)))
         } else {
-            Err(BatchError::Format { offset: head.base_offset, magic: head.magic })
+            let offset = i64::from_be_bytes(*front.first_chunk()?);
+            Err(BatchError::Format { offset, magic })
         };
-        let bytes = checked.as_ref().map_or(self.rest.len(), |&bytes| bytes.min(self.rest.len()));
+        let bytes =
+            checked.as_ref().map_or(self.rest.len(), |&(_, bytes)| bytes.min(self.rest.len()));
         self.rest = self.rest.slice(bytes..);
-        Some(checked.map(|_| head))
+        Some(checked.map(|(head, _)| head))
     }
 }

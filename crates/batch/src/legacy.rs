@@ -21,7 +21,7 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use flate2::Crc;
 
-use crate::batch::{LOG_OVERHEAD, OLD_FORMAT_BYTES_MAX, Whole, next_whole};
+use crate::batch::{LOG_OVERHEAD, Whole, next_whole};
 use crate::codec::Lz4Header;
 use crate::head::{APPEND_TIME, CODEC_MASK};
 use crate::outgoing::encode_in_place;
@@ -47,13 +47,14 @@ struct Message {
 
 /// Takes the messages of old format from the front of `rest` and gives what they are in format 2:
 /// one batch from neighbours without compression, or from one wrapper; then the error that stopped
-/// it, if any. Never empty when `rest` begins with a whole message.
-pub(crate) fn convert(rest: &mut Bytes) -> VecDeque<Result<Batch, BatchError>> {
+/// it, if any. A wrapper may take
+/// `limit` bytes when decompressed. Never empty when `rest` begins with a whole message.
+pub(crate) fn convert(rest: &mut Bytes, limit: usize) -> VecDeque<Result<Batch, BatchError>> {
     let mut plain: Vec<Record> = Vec::new();
     let mut out = VecDeque::new();
     let mut last = None;
     while let Some(Ok(whole @ Whole { magic: 0 | 1, .. })) = next_whole(rest) {
-        match message(rest.slice(..whole.bytes), whole.magic) {
+        match message(&rest.slice(..whole.bytes), whole.magic) {
             Err(error) => {
                 last = Some(Err(error));
                 break;
@@ -69,7 +70,7 @@ pub(crate) fn convert(rest: &mut Bytes) -> VecDeque<Result<Batch, BatchError>> {
                 // A wrapper comes out after the messages before it, by a call of its own.
                 if plain.is_empty() {
                     *rest = rest.slice(whole.bytes..);
-                    last = Some(unwrap(&wrapper));
+                    last = Some(unwrap(&wrapper, limit));
                 }
                 break;
             }
@@ -89,7 +90,7 @@ fn follows(before: &[Record], record: &Record) -> bool {
 }
 
 /// Reads the message that `bytes` hold, offset and length included.
-fn message(bytes: Bytes, magic: i8) -> Result<Message, BatchError> {
+fn message(bytes: &Bytes, magic: i8) -> Result<Message, BatchError> {
     let mut reader = Reader::new(bytes.clone());
     // Position and format were looked at by whoever cut the bytes out.
     let offset = reader.i64().unwrap_or_default();
@@ -122,8 +123,8 @@ fn message(bytes: Bytes, magic: i8) -> Result<Message, BatchError> {
 }
 
 /// The messages of a wrapper as one batch of the same codec.
-fn unwrap(wrapper: &Message) -> Result<Batch, BatchError> {
-    let records = wrapped(wrapper)?;
+fn unwrap(wrapper: &Message, limit: usize) -> Result<Batch, BatchError> {
+    let records = wrapped(wrapper, limit)?;
     let wrapper_offset = wrapper.record.offset;
     let damaged = |what| BatchError::Head { offset: wrapper_offset, what };
     let (Some(first), Some(last)) = (records.first(), records.last()) else {
@@ -141,15 +142,15 @@ fn unwrap(wrapper: &Message) -> Result<Batch, BatchError> {
 }
 
 /// The records of a wrapper, with the offsets and timestamps a consumer sees.
-fn wrapped(wrapper: &Message) -> Result<Vec<Record>, BatchError> {
+fn wrapped(wrapper: &Message, limit: usize) -> Result<Vec<Record>, BatchError> {
     let Message { magic, codec, append_time, ref record } = *wrapper;
     let offset = record.offset;
     let damaged = |what| BatchError::Head { offset, what };
     let packed = record.value.as_ref().ok_or(damaged("the compressed message wraps null"))?;
     let lz4 = if magic == 0 { Lz4Header::Unchecked } else { Lz4Header::Checked };
     let mut rest: Bytes = codec
-        .decompress(packed, OLD_FORMAT_BYTES_MAX, lz4)
-        .map_err(|fault| fault.at(offset, codec, OLD_FORMAT_BYTES_MAX))?
+        .decompress(packed, limit, lz4)
+        .map_err(|fault| fault.at(offset, codec, limit))?
         .into();
 
     let mut records = Vec::new();
@@ -160,7 +161,7 @@ fn wrapped(wrapper: &Message) -> Result<Vec<Record>, BatchError> {
         if whole.magic != magic {
             return Err(damaged("a wrapped message has another format than its wrapper"));
         }
-        let inner = message(rest.split_to(whole.bytes), magic)?;
+        let inner = message(&rest.split_to(whole.bytes), magic)?;
         if inner.codec != Codec::None {
             return Err(damaged("a wrapped message is compressed again"));
         }

@@ -121,7 +121,7 @@ fn encode_dense(
 ) -> Outgoing {
     assert_eq!(records.len(), cut.count as usize, "the cut counts other records");
     let deltas = 0..i32::try_from(records.len()).expect("a batch counts its records in 31 bits");
-    let (head, body) = write(records, deltas, codec);
+    let (head, body) = write(records, &deltas, codec);
     let head = Head {
         attributes: head.attributes | flags,
         producer_id: cut.producer_id,
@@ -137,7 +137,7 @@ fn encode_dense(
 pub(crate) fn encode_in_place(records: &[Record], last_offset: i64, codec: Codec) -> Bytes {
     let base = records[0].offset;
     let deltas = records.iter().map(|record| (record.offset - base) as i32);
-    let (head, body) = write(records, deltas, codec);
+    let (head, body) = write(records, &deltas, codec);
     let last_offset_delta = (last_offset - base) as i32;
     let head = Head { base_offset: base, last_offset_delta, ..head };
     let cut = Cut {
@@ -150,13 +150,19 @@ pub(crate) fn encode_in_place(records: &[Record], last_offset: i64, codec: Codec
 }
 
 /// The body, and a head without producer that fits it, save for length and CRC.
-fn write(records: &[Record], deltas: impl Iterator<Item = i32>, codec: Codec) -> (Head, Bytes) {
+fn write(
+    records: &[Record],
+    deltas: &(impl Iterator<Item = i32> + Clone),
+    codec: Codec,
+) -> (Head, Bytes) {
     // As Kafka's producer does: the first record's timestamp is the base, later ones may be lower.
     let base_timestamp = records.first().expect("a batch has records").timestamp;
-    let mut body = Vec::with_capacity(encoded_size_estimate(records) - HEAD_BYTES);
+    let placed = || records.iter().zip(deltas.clone());
+    let bytes = placed().map(|(record, delta)| record.bytes(base_timestamp, delta)).sum();
+    let mut body = Vec::with_capacity(bytes);
     let mut max_timestamp = base_timestamp;
     let mut last_offset_delta = 0;
-    for (record, delta) in records.iter().zip(deltas) {
+    for (record, delta) in placed() {
         record.write(&mut body, base_timestamp, delta);
         max_timestamp = max_timestamp.max(record.timestamp);
         last_offset_delta = delta;
@@ -180,6 +186,9 @@ fn write(records: &[Record], deltas: impl Iterator<Item = i32>, codec: Codec) ->
 }
 
 /// Most bytes that a batch of `records` takes before compression, head included.
+///
+/// What does not compress grows by a few bytes per block instead: compare [`Outgoing::len`] with
+/// the limit where it is close.
 pub fn encoded_size_estimate(records: &[Record]) -> usize {
     HEAD_BYTES + records.iter().map(Record::encoded_size_max).sum::<usize>()
 }

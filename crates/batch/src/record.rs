@@ -52,21 +52,28 @@ impl Record {
         RECORD_OVERHEAD_MAX + payload(&self.key) + payload(&self.value) + headers
     }
 
-    /// Appends the record to a body. `base_timestamp` is the head's.
-    pub(crate) fn write(&self, out: &mut Vec<u8>, base_timestamp: i64, offset_delta: i32) {
-        let timestamp_delta = self.timestamp.wrapping_sub(base_timestamp);
-        let offset_delta = i64::from(offset_delta);
-        let length = 1
-            + varlong_bytes(timestamp_delta)
-            + varlong_bytes(offset_delta)
+    /// What the record's length field says when it stands in this place.
+    fn length(&self, base_timestamp: i64, offset_delta: i32) -> usize {
+        1 + varlong_bytes(self.timestamp.wrapping_sub(base_timestamp))
+            + varlong_bytes(i64::from(offset_delta))
             + nullable_bytes(self.key.as_ref())
             + nullable_bytes(self.value.as_ref())
             + varlong_bytes(self.headers.len() as i64)
-            + self.headers.iter().map(Header::bytes).sum::<usize>();
-        put_varlong(out, length as i64);
+            + self.headers.iter().map(Header::bytes).sum::<usize>()
+    }
+
+    /// Bytes that [`Record::write`] appends.
+    pub(crate) fn bytes(&self, base_timestamp: i64, offset_delta: i32) -> usize {
+        let length = self.length(base_timestamp, offset_delta);
+        varlong_bytes(length as i64) + length
+    }
+
+    /// Appends the record to a body. `base_timestamp` is the head's.
+    pub(crate) fn write(&self, out: &mut Vec<u8>, base_timestamp: i64, offset_delta: i32) {
+        put_varlong(out, self.length(base_timestamp, offset_delta) as i64);
         out.push(0); // The record's own attributes: none are defined.
-        put_varlong(out, timestamp_delta);
-        put_varlong(out, offset_delta);
+        put_varlong(out, self.timestamp.wrapping_sub(base_timestamp));
+        put_varlong(out, i64::from(offset_delta));
         put_nullable(out, self.key.as_ref());
         put_nullable(out, self.value.as_ref());
         put_varlong(out, self.headers.len() as i64);
