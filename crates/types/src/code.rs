@@ -124,6 +124,8 @@ words! {
         NamesCollide = "names-collide",
         /// Records would come back to where they came from.
         ReplicationLoop = "replication-loop",
+        /// The target refuses a config of a mirrored topic; the topic goes without it.
+        ConfigRefused = "config-refused",
 
         /// Records vanished on the source before they were copied.
         SourceGap = "source-gap",
@@ -139,6 +141,8 @@ words! {
         RefusedByTarget = "refused-by-target",
         /// The target refuses a record's timestamp.
         TimestampRefused = "timestamp-refused",
+        /// The source lost records after they were read (unclean election, restored disk).
+        SourceTruncated = "source-truncated",
         /// A batch of the source fails its checksum or cannot be decoded.
         CorruptBatch = "corrupt-batch",
         /// An open transaction on the source holds the last stable offset.
