@@ -298,10 +298,8 @@ fn forward(
 /// How a position stands that is on the target as translated.
 fn settled(reading: &Reading, source: SourceOffset, offset: TargetOffset) -> Standing {
     match reading.translation {
-        Translation::Exact(_) | Translation::End(_) | Translation::Unknown => Standing::in_sync(),
         Translation::LowerBound(_) => catching_up(source, offset),
-        Translation::BeforeStart { missing: 0, .. } => Standing::in_sync(),
-        Translation::BeforeStart { missing, .. } => Standing::found(
+        Translation::BeforeStart { missing, .. } if missing > 0 => Standing::found(
             State::InSync,
             Code::BacklogNotOnTarget,
             format!(
@@ -309,6 +307,7 @@ fn settled(reading: &Reading, source: SourceOffset, offset: TargetOffset) -> Sta
                  the first record there, {offset}"
             ),
         ),
+        _ => Standing::in_sync(),
     }
 }
 

@@ -196,17 +196,13 @@ impl GroupTracker {
 
     /// Takes note of a group's selection; one that is not followed keeps no positions.
     pub fn select(&mut self, group: &GroupId, selection: &GroupSelection, now_ms: i64) {
-        match selection.standing() {
-            Some(standing) => {
-                let group = self.group(group);
-                group.partitions.clear();
-                group.seeds.clear();
-                group.stand(standing, now_ms);
-            }
-            None => {
-                let whole = &mut self.group(group).whole;
-                whole.take_if(|(standing, _)| standing.state == State::Excluded);
-            }
+        let group = self.group(group);
+        if let Some(standing) = selection.standing() {
+            group.partitions.clear();
+            group.seeds.clear();
+            group.stand(standing, now_ms);
+        } else {
+            group.whole.take_if(|(standing, _)| standing.state == State::Excluded);
         }
     }
 

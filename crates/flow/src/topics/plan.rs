@@ -7,8 +7,8 @@ use twinlog_types::{Code, TopicId, TopicName};
 
 use super::configs::{self, AFTER_MAX, Refused};
 use super::{
-    Alteration, Creation, ExcludedTopic, Exclusion, Growth, MirroredTopic, Seen, TopicListing,
-    TopicPlan, TopicVerdict,
+    Alteration, ConfigChange, Creation, ExcludedTopic, Exclusion, Growth, MirroredTopic, Seen,
+    TopicListing, TopicPlan, TopicVerdict,
 };
 
 /// Makes plans, and remembers what the target refused.
@@ -32,8 +32,9 @@ impl TopicFollower {
     /// config, which the next plan leaves out. A topic that could not be created is tried again with
     /// every plan, as MM2 does.
     pub fn creation_refused(&mut self, creation: &Creation, message: &str) -> bool {
-        let offered = creation.configs.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-        if self.drop_config(&creation.target, offered, message) {
+        let offered: Vec<_> =
+            creation.configs.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        if self.drop_config(&creation.target, &offered, message) {
             return true;
         }
         self.creations.insert(creation.target.clone(), message.to_owned());
@@ -43,11 +44,15 @@ impl TopicFollower {
     /// The target refused changes of configs. Whether to try again at once without the one that was
     /// refused.
     pub fn alteration_refused(&mut self, alteration: &Alteration, message: &str) -> bool {
-        let offered = alteration.changes.iter().filter_map(|change| match change {
-            configs::ConfigChange::Set(name, value) => Some((name.as_str(), value.as_str())),
-            configs::ConfigChange::Delete(_) => None,
-        });
-        self.drop_config(&alteration.target, offered, message)
+        let offered: Vec<_> = alteration
+            .changes
+            .iter()
+            .filter_map(|change| match change {
+                ConfigChange::Set(name, value) => Some((name.as_str(), value.as_str())),
+                ConfigChange::Delete(_) => None,
+            })
+            .collect();
+        self.drop_config(&alteration.target, &offered, message)
     }
 
     /// The target refused more partitions. Tried again with every plan.
@@ -55,17 +60,17 @@ impl TopicFollower {
         self.growths.insert(growth.target.clone(), message.to_owned());
     }
 
-    fn drop_config<'a>(
-        &mut self,
-        target: &TopicName,
-        offered: impl Iterator<Item = (&'a str, &'a str)> + Clone,
-        message: &str,
-    ) -> bool {
-        let names = offered.clone().map(|(name, _)| name);
-        let Some(name) = configs::refused_config_key(message, names) else { return false };
-        let value = offered.clone().find(|(offer, _)| *offer == name).map_or("", |(_, v)| v);
-        let refused = Refused { value: value.to_owned(), message: message.to_owned() };
-        self.configs.entry(target.clone()).or_default().insert(name.to_owned(), refused);
+    /// Leaves out the config that the message is about, where it names one of the offered ones.
+    fn drop_config(&mut self, target: &TopicName, offered: &[(&str, &str)], message: &str) -> bool {
+        let Some(refused) = configs::refused_config_key(message, offered.iter().map(|(n, _)| *n))
+        else {
+            return false;
+        };
+        let configs = self.configs.entry(target.clone()).or_default();
+        for (name, value) in offered.iter().filter(|(name, _)| *name == refused) {
+            let value = (*value).to_owned();
+            configs.insert((*name).to_owned(), Refused { value, message: message.to_owned() });
+        }
         true
     }
 
@@ -107,12 +112,11 @@ impl TopicFollower {
                 });
                 continue;
             }
-            match targets.get(target_name.as_str()) {
-                Some(target) => self.follow(&mut plan, seen, source, target, sync_configs),
-                None => {
-                    names.take(target_name);
-                    self.create(&mut plan, seen, source, target_name);
-                }
+            if let Some(target) = targets.get(target_name.as_str()) {
+                self.follow(&mut plan, seen, source, target, sync_configs);
+            } else {
+                names.take(target_name);
+                self.create(&mut plan, seen, source, target_name);
             }
         }
         deleted(&mut plan, seen);
