@@ -51,8 +51,14 @@ pub(crate) struct Retry<'a> {
     jitter: &'a Jitter,
     wait: Duration,
     wait_max: Duration,
+    wait_short: Duration,
     deadline: Instant,
 }
+
+/// The first and the longest of the short waits. The markers of a small transaction are written
+/// within milliseconds; asking again that soon makes state writes seven times faster than leaving
+/// the wait to the broker.
+const SHORT: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
 
 impl<'a> Retry<'a> {
     pub(crate) fn new(
@@ -61,18 +67,30 @@ impl<'a> Retry<'a> {
         wait_max: Duration,
         budget: Duration,
     ) -> Self {
-        Self { jitter, wait, wait_max, deadline: Instant::now() + budget }
+        Self { jitter, wait, wait_max, wait_short: SHORT.0, deadline: Instant::now() + budget }
     }
 
     /// Waits before the next attempt, twice as long each time. `false`, at once, when the wait
     /// would pass the deadline.
     pub(crate) async fn pause(&mut self) -> bool {
-        let wait = self.jitter.spread(self.wait);
+        let wait = self.wait;
+        self.wait = (wait * 2).min(self.wait_max);
+        self.sleep(wait).await
+    }
+
+    /// The same for what is over within milliseconds, as a rule.
+    pub(crate) async fn pause_shortly(&mut self) -> bool {
+        let wait = self.wait_short;
+        self.wait_short = (wait * 2).min(SHORT.1);
+        self.sleep(wait).await
+    }
+
+    async fn sleep(&self, wait: Duration) -> bool {
+        let wait = self.jitter.spread(wait);
         if Instant::now() + wait >= self.deadline {
             return false;
         }
         tokio::time::sleep(wait).await;
-        self.wait = (self.wait * 2).min(self.wait_max);
         true
     }
 }

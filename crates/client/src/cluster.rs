@@ -223,11 +223,13 @@ impl Cluster {
         let named = std::slice::from_ref(topic);
         let first = self.ask_any(|_| metadata_request(Topics::Named(named))).await?;
         let mut info = self.take_over(Answer::from(first), false).pop();
-        let others = self.known_brokers().into_iter().take(BROKERS_ASKED).map(|broker| async move {
-            let address = Address { host: broker.host, port: broker.port };
-            let ask = self.ask(Purpose::Control, &address, |_| metadata_request(Topics::Named(named)));
-            tokio::time::timeout(self.inner.options.retry_backoff_max, ask).await
-        });
+        let others =
+            self.known_brokers().into_iter().take(BROKERS_ASKED).map(|broker| async move {
+                let address = Address { host: broker.host, port: broker.port };
+                let ask = self
+                    .ask(Purpose::Control, &address, |_| metadata_request(Topics::Named(named)));
+                tokio::time::timeout(self.inner.options.retry_backoff_max, ask).await
+            });
         for answer in join_all(others).await {
             // A broker that does not answer has no say; the first answer stands.
             if let Ok(Ok(answer)) = answer
@@ -268,7 +270,10 @@ impl Cluster {
     }
 
     /// Runs `attempt` until it succeeds, fails for good, or the deadline is near.
-    pub(crate) async fn retrying<T, F>(&self, mut attempt: impl FnMut() -> F) -> Result<T, ClientError>
+    pub(crate) async fn retrying<T, F>(
+        &self,
+        mut attempt: impl FnMut() -> F,
+    ) -> Result<T, ClientError>
     where
         F: Future<Output = Result<T, ClientError>>,
     {
@@ -320,7 +325,9 @@ impl Cluster {
                     *self.inner.last_good.lock() = Some(address);
                     return Ok(response);
                 }
-                Ok(Err(error @ (ClientError::Unsupported { .. } | ClientError::Protocol { .. }))) => {
+                Ok(Err(
+                    error @ (ClientError::Unsupported { .. } | ClientError::Protocol { .. }),
+                )) => {
                     return Err(error);
                 }
                 Ok(Err(error)) => error,
@@ -431,8 +438,10 @@ fn metadata_request(which: Topics<'_>) -> MetadataRequest {
     MetadataRequest::default().with_topics(topics).with_allow_auto_topic_creation(false)
 }
 
-/// Refreshes all known topics until nobody has asked for it again meanwhile.
+/// Refreshes all known topics until nobody has asked for it again meanwhile, or nobody answers for
+/// as long as a method would try; whoever meets stale metadata then asks for it again.
 async fn refresh_in_background(weak: Weak<Inner>) {
+    let mut failing_since: Option<Instant> = None;
     loop {
         let Some(inner) = weak.upgrade() else { return };
         let wait = {
@@ -455,13 +464,24 @@ async fn refresh_in_background(weak: Weak<Inner>) {
         let cluster = Cluster { inner };
         let names = cluster.inner.cache.lock().topic_names();
         let outcome = cluster.ask_any(|_| metadata_request(Topics::Named(&names))).await;
-        let failed = outcome.is_err();
         match outcome {
-            Ok(answer) => drop(cluster.take_over(Answer::from(answer), false)),
-            Err(error) => tracing::warn!(%error, "metadata refresh failed; going on trying"),
+            Ok(answer) => {
+                failing_since = None;
+                drop(cluster.take_over(Answer::from(answer), false));
+            }
+            Err(error) => {
+                let since = *failing_since.get_or_insert_with(Instant::now);
+                let give_up = since.elapsed() >= cluster.inner.options.deadline;
+                tracing::warn!(%error, give_up, "metadata refresh failed");
+                if give_up {
+                    cluster.inner.refresh.lock().running = false;
+                    return;
+                }
+                continue;
+            }
         }
         let mut refresh = cluster.inner.refresh.lock();
-        if !refresh.again && !failed {
+        if !refresh.again {
             refresh.running = false;
             return;
         }

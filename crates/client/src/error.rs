@@ -52,7 +52,9 @@ pub enum ClientError {
         about: String,
     },
     /// Another owner has opened this transactional id since. Stop writing.
-    #[error("transactional id {transactional_id} belongs to another owner now ({code} from {api}); this one must stop writing")]
+    #[error(
+        "transactional id {transactional_id} belongs to another owner now ({code} from {api}); this one must stop writing"
+    )]
     Fenced {
         /// The id.
         transactional_id: String,
@@ -63,7 +65,9 @@ pub enum ClientError {
     },
     /// A transaction may or may not have been committed. Open the transactional id again (which
     /// settles it) and read what is there.
-    #[error("outcome of the transaction of {transactional_id} is unknown ({reason}); open it again and read its partition")]
+    #[error(
+        "outcome of the transaction of {transactional_id} is unknown ({reason}); open it again and read its partition"
+    )]
     Unclear {
         /// The id.
         transactional_id: String,

@@ -202,7 +202,9 @@ impl FetchSession {
         let outcome = match self.fetch_once(wanted).await {
             // The broker forgot the session (its cache is full, it was restarted), or counts
             // differently: once more with everything.
-            Err(error) if error.code().is_some_and(is_session_error) => self.fetch_once(wanted).await,
+            Err(error) if error.code().is_some_and(is_session_error) => {
+                self.fetch_once(wanted).await
+            }
             outcome => outcome,
         };
         self.abandoned = false;
@@ -486,7 +488,10 @@ fn by_topic(
     topics
 }
 
-fn forgotten(gone: &[(TopicPartition, TopicId)], version: i16) -> Vec<fetch_request::ForgottenTopic> {
+fn forgotten(
+    gone: &[(TopicPartition, TopicId)],
+    version: i16,
+) -> Vec<fetch_request::ForgottenTopic> {
     let mut topics: BTreeMap<(&TopicName, TopicId), BTreeSet<Partition>> = BTreeMap::new();
     for (tp, id) in gone {
         topics.entry((&tp.topic, *id)).or_default().insert(tp.partition);
@@ -570,7 +575,11 @@ pub(crate) async fn fetch_alone(
     match data {
         Some(data) => {
             let fetched = fetched(wanted.tp.clone(), data);
-            if fetched.error.is_ok() { Ok((fetched, throttle)) } else { Err(refused(fetched.error)) }
+            if fetched.error.is_ok() {
+                Ok((fetched, throttle))
+            } else {
+                Err(refused(fetched.error))
+            }
         }
         // A quota answers with no partitions at all: nothing was read.
         None if !throttle.is_zero() => Ok((nothing(wanted.tp.clone()), throttle)),

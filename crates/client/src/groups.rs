@@ -181,9 +181,7 @@ impl Cluster {
         let mut retry = self.retry();
         for attempt in 1..=ATTEMPTS {
             self.fetch_offsets_once(&open, &mut answers).await?;
-            open.retain(|group| {
-                matches!(answers.get(group), Some(Err(code)) if may_pass(*code))
-            });
+            open.retain(|group| matches!(answers.get(group), Some(Err(code)) if may_pass(*code)));
             if open.is_empty() || attempt == ATTEMPTS || !retry.pause().await {
                 break;
             }
@@ -262,9 +260,7 @@ impl Cluster {
             let outcome = self.commit_offsets_once(group, offsets).await;
             let again = match &outcome {
                 // A coordinator that refuses as such refuses all partitions alike.
-                Ok(answers) => answers.iter().any(|(_, code)| {
-                    matches!(code.0, 14..=16)
-                }),
+                Ok(answers) => answers.iter().any(|(_, code)| matches!(code.0, 14..=16)),
                 Err(error) => error.is_retriable() && !error.is_unclear(),
             };
             if !again {
@@ -285,7 +281,8 @@ impl Cluster {
         let broker = self.coordinator(CoordinatorKind::Group, group.as_str()).await?;
         let address = self.address(broker).await?;
         let connection = self.inner.connections.shared(Purpose::Control, &address).await?;
-        let response = ask_on(&connection, |version| offset_commit(group, offsets, version)).await?;
+        let response =
+            ask_on(&connection, |version| offset_commit(group, offsets, version)).await?;
         let mut told = BTreeMap::new();
         for topic in response.topics {
             let name = TopicName::from(topic.name.as_str());
@@ -358,12 +355,14 @@ impl Cluster {
                 Ok(described(&data.group_state, &data.protocol_type, members.collect()))
             }
             GroupKind::Consumer => {
-                let request = |_| ConsumerGroupDescribeRequest::default().with_group_ids(vec![id()]);
+                let request =
+                    |_| ConsumerGroupDescribeRequest::default().with_group_ids(vec![id()]);
                 let response = self.ask_broker(broker, request).await?;
                 // 3.9 answers once per coordinator shard: the right entry is the one that is not
                 // "not found".
                 let not_found = ErrorCode::GROUP_ID_NOT_FOUND.0;
-                let data = response.groups.into_iter().min_by_key(|data| data.error_code == not_found);
+                let data =
+                    response.groups.into_iter().min_by_key(|data| data.error_code == not_found);
                 let data = data.ok_or_else(|| nothing("ConsumerGroupDescribe"))?;
                 let message = data.error_message.map(|text| text.to_string());
                 ErrorCode(data.error_code)
@@ -408,14 +407,14 @@ impl Cluster {
         key: &str,
     ) -> Result<BrokerId, ClientError> {
         let found = self.coordinators(kind, &[key]).await?;
-        found.get(key).copied().unwrap_or(Err(ErrorCode::COORDINATOR_NOT_AVAILABLE)).map_err(|code| {
-            ClientError::Code {
+        found.get(key).copied().unwrap_or(Err(ErrorCode::COORDINATOR_NOT_AVAILABLE)).map_err(
+            |code| ClientError::Code {
                 api: "FindCoordinator",
                 code,
                 message: None,
                 about: format!("{kind:?} {key}").to_lowercase(),
-            }
-        })
+            },
+        )
     }
 
     /// The coordinators of many keys, from memory or asked for together.

@@ -98,7 +98,10 @@ impl LeaderView {
 
     /// The newest epoch of this log that is not newer than `epoch`, and where it ends; (-1, -1)
     /// when the log has none.
-    pub async fn end_of_epoch(&self, epoch: LeaderEpoch) -> Result<(LeaderEpoch, i64), ClientError> {
+    pub async fn end_of_epoch(
+        &self,
+        epoch: LeaderEpoch,
+    ) -> Result<(LeaderEpoch, i64), ClientError> {
         let response = ask_on(&self.connection, |version| {
             let partition = offset_for_leader_epoch_request::OffsetForLeaderPartition::default()
                 .with_partition(self.tp.partition)
@@ -113,7 +116,8 @@ impl LeaderView {
         })
         .await?;
         let data = response.topics.into_iter().flat_map(|topic| topic.partitions).next();
-        let data = data.ok_or_else(|| self.protocol("OffsetForLeaderEpoch", "no partition".into()))?;
+        let data =
+            data.ok_or_else(|| self.protocol("OffsetForLeaderEpoch", "no partition".into()))?;
         self.check("OffsetForLeaderEpoch", data.error_code, None)?;
         Ok((data.leader_epoch, data.end_offset))
     }
@@ -188,7 +192,12 @@ impl LeaderView {
         }
     }
 
-    fn check(&self, api: &'static str, code: i16, message: Option<String>) -> Result<(), ClientError> {
+    fn check(
+        &self,
+        api: &'static str,
+        code: i16,
+        message: Option<String>,
+    ) -> Result<(), ClientError> {
         ErrorCode(code).ok().map_err(|code| ClientError::Code {
             api,
             code,

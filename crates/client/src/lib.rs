@@ -19,6 +19,7 @@
 //!
 //! Brokers of Kafka 3.3 and newer; versions are negotiated per connection.
 
+mod admin;
 mod backoff;
 mod cluster;
 mod connections;
@@ -30,20 +31,22 @@ mod leader;
 mod metadata;
 mod offsets;
 mod produce;
+mod read;
+mod transaction;
 
+pub use admin::{ConfigChange, ConfigEntry, NewTopic, Refusal};
 pub use cluster::{Cluster, ClusterOptions};
 pub use error::ClientError;
 pub use fetch::{
     AbortedTransaction, FetchAnswer, FetchOptions, FetchPartition, FetchSession, FetchedPartition,
     Isolation,
 };
-pub use groups::{
-    CommittedOffset, GroupDescription, GroupKind, GroupListing, GroupMember,
-};
+pub use groups::{CommittedOffset, GroupDescription, GroupKind, GroupListing, GroupMember};
 pub use leader::{LeaderView, ProducerState};
 pub use metadata::{BrokerInfo, Leader, PartitionInfo, TopicInfo, Topics};
 pub use offsets::{ListedOffset, OffsetSpec};
 pub use produce::{ProduceAnswer, ProduceLane, ProducePartition, ProducedPartition};
+pub use transaction::Transactional;
 /// The codes of answers, and what to do about each.
 pub use twinlog_protocol::{ErrorCode, Remedy};
 /// How connections are made.

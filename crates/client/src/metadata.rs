@@ -244,7 +244,11 @@ fn keep_newer(new: &mut Vec<PartitionInfo>, old: &[PartitionInfo]) {
 mod tests {
     use super::*;
 
-    fn partition(partition: Partition, leader: BrokerId, leader_epoch: LeaderEpoch) -> PartitionInfo {
+    fn partition(
+        partition: Partition,
+        leader: BrokerId,
+        leader_epoch: LeaderEpoch,
+    ) -> PartitionInfo {
         PartitionInfo {
             partition,
             leader: Some(leader),

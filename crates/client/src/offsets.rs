@@ -205,7 +205,7 @@ impl Cluster {
         })
     }
 
-    fn why_no_leader(&self, tp: &TopicPartition) -> ErrorCode {
+    pub(crate) fn why_no_leader(&self, tp: &TopicPartition) -> ErrorCode {
         match self.cached(&tp.topic) {
             Some(topic) if topic.partition(tp.partition).is_some() => {
                 ErrorCode::LEADER_NOT_AVAILABLE

@@ -23,9 +23,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use twinlog_batch::{Codec, Outgoing, Record, encode_plain};
 use twinlog_protocol::messages::{ProduceRequest, topic_id as read_topic_id};
-use twinlog_protocol::{
-    ErrorCode, PartitionPart, Request as _, decode_response, produce_parts,
-};
+use twinlog_protocol::{ErrorCode, PartitionPart, Request as _, decode_response, produce_parts};
 use twinlog_types::{BrokerId, LeaderEpoch, Partition, TopicId, TopicName, TopicPartition};
 use twinlog_wire::Connection;
 
@@ -228,10 +226,9 @@ pub(crate) fn send(
             body: partition.batch.body(),
         })
         .collect();
-    let parts =
-        produce_parts(version, transactional_id, timeout_ms, &parts).map_err(|error| {
-            ClientError::Protocol { peer: peer.clone(), api: "Produce", reason: error.to_string() }
-        })?;
+    let parts = produce_parts(version, transactional_id, timeout_ms, &parts).map_err(|error| {
+        ClientError::Protocol { peer: peer.clone(), api: "Produce", reason: error.to_string() }
+    })?;
     let pending = connection.send_parts(ProduceRequest::KEY, version, parts)?;
     let sent: Vec<(TopicPartition, TopicId)> =
         partitions.into_iter().map(|partition| (partition.tp, partition.topic_id)).collect();
@@ -260,7 +257,8 @@ fn read_answer(
     for topic in response.responses {
         let name = if version >= FIRST_WITH_IDS {
             let id = read_topic_id(topic.topic_id);
-            (*names.get(&id).ok_or_else(|| format!("topic id {id} was not in the request"))?).clone()
+            (*names.get(&id).ok_or_else(|| format!("topic id {id} was not in the request"))?)
+                .clone()
         } else {
             TopicName::from(topic.name.as_str())
         };

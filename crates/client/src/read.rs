@@ -1,0 +1,195 @@
+//! Reading a partition from an offset to where it ends now, record by record.
+//!
+//! For small topics that are read as a whole (state, checkpoints, offset-syncs). Does not: follow a
+//! partition; that is what a [`FetchSession`](crate::FetchSession) is for.
+//!
+//! # Invariants
+//!
+//! 1. The end is looked up once, before the first fetch: a log that grows while it is read cannot
+//!    keep the reader.
+//! 2. With [`Isolation::ReadCommitted`] records of aborted transactions are never given; markers
+//!    never are.
+//! 3. Memory holds one fetch answer, and one decompressed batch of at most 128 MiB.
+//!
+//! References: KIP-98 (aborted transactions in Fetch answers); Kafka's `Fetcher`.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use twinlog_batch::{Batch, Control, Record, batches};
+use twinlog_types::TopicPartition;
+
+use crate::cluster::Cluster;
+use crate::error::ClientError;
+use crate::fetch::{AbortedTransaction, FetchPartition, FetchedPartition, Isolation, fetch_alone};
+use crate::offsets::OffsetSpec;
+use twinlog_types::TopicId;
+use twinlog_wire::Connection;
+
+const FETCH_BYTES: i32 = 8 << 20;
+const BATCH_BYTES_MAX: usize = 128 << 20;
+const MAX_WAIT: Duration = Duration::from_millis(500);
+
+impl Cluster {
+    /// Every record from `from` to the end as of now, in order. Begins at the log start offset
+    /// when that is later: a caller who must know what is missing looks it up.
+    pub async fn read_partition(
+        &self,
+        tp: &TopicPartition,
+        from: i64,
+        isolation: Isolation,
+    ) -> Result<Vec<Record>, ClientError> {
+        let mut records = Vec::new();
+        self.read_partition_each(tp, from, isolation, |record| records.push(record)).await?;
+        Ok(records)
+    }
+
+    /// The same, one record at a time. Answers the end: where reading on would begin.
+    pub async fn read_partition_each(
+        &self,
+        tp: &TopicPartition,
+        from: i64,
+        isolation: Isolation,
+        mut each: impl FnMut(Record) + Send,
+    ) -> Result<i64, ClientError> {
+        let start = self.listed(tp, OffsetSpec::Earliest, isolation).await?;
+        let end = self.listed(tp, OffsetSpec::Latest, isolation).await?;
+        let mut next = from.max(start);
+        let mut connection: Option<Connection> = None;
+        let mut retry = self.retry();
+        while next < end {
+            let error = match self.read_on(tp, next, isolation, &mut connection).await {
+                Ok(fetched) => {
+                    let after = give(&fetched, next, end, isolation, &mut each)?;
+                    if after > next {
+                        next = after;
+                        retry = self.retry();
+                        continue;
+                    }
+                    ClientError::Timeout {
+                        what: format!("reading {tp} at offset {next}, below its end {end}"),
+                    }
+                }
+                Err(error) if error.is_retriable() => {
+                    connection = None;
+                    error
+                }
+                Err(error) => return Err(error),
+            };
+            tracing::debug!(%error, "reading again");
+            if !retry.pause().await {
+                return Err(error);
+            }
+            self.refresh(std::slice::from_ref(&tp.topic)).await;
+        }
+        Ok(end.max(from))
+    }
+
+    async fn listed(
+        &self,
+        tp: &TopicPartition,
+        spec: OffsetSpec,
+        isolation: Isolation,
+    ) -> Result<i64, ClientError> {
+        self.retrying(|| async {
+            let listed = self.list_offsets(&[(tp.clone(), spec)], isolation).await?;
+            let refused = |code| ClientError::Code {
+                api: "ListOffsets",
+                code,
+                message: None,
+                about: tp.to_string(),
+            };
+            let silent = Err(twinlog_protocol::ErrorCode::UNKNOWN_SERVER_ERROR);
+            let answer = listed.into_iter().next().map_or(silent, |(_, answer)| answer);
+            Ok(answer.map_err(refused)?.offset)
+        })
+        .await
+    }
+
+    /// One fetch from the leader, over a connection that is kept for the next.
+    async fn read_on(
+        &self,
+        tp: &TopicPartition,
+        offset: i64,
+        isolation: Isolation,
+        connection: &mut Option<Connection>,
+    ) -> Result<FetchedPartition, ClientError> {
+        let leader = self.route(tp).await?;
+        let connection = match connection {
+            Some(connection) if !connection.is_closed() => connection.clone(),
+            slot => {
+                let address = self.address(leader.broker).await?;
+                slot.insert(self.inner.connections.own(&address).await?).clone()
+            }
+        };
+        let wanted = FetchPartition {
+            tp: tp.clone(),
+            topic_id: self.known_id(&tp.topic).unwrap_or(TopicId::NONE),
+            offset,
+            last_fetched_epoch: -1,
+            current_leader_epoch: leader.epoch,
+            max_bytes: FETCH_BYTES,
+        };
+        let (fetched, throttle) = fetch_alone(&connection, &wanted, MAX_WAIT, isolation).await?;
+        if fetched.records.is_empty() && !throttle.is_zero() {
+            tracing::debug!(%tp, ?throttle, "a quota holds this read");
+        }
+        Ok(fetched)
+    }
+}
+
+/// Hands on the records of one answer that lie from `next` to `end`; answers where to go on.
+fn give(
+    fetched: &FetchedPartition,
+    mut next: i64,
+    end: i64,
+    isolation: Isolation,
+    each: &mut impl FnMut(Record),
+) -> Result<i64, ClientError> {
+    let corrupt = |reason| ClientError::Corrupt { about: fetched.tp.to_string(), reason };
+    let mut aborted = Aborted::new(&fetched.aborted);
+    for batch in batches(fetched.records.clone()) {
+        let batch = batch.map_err(corrupt)?;
+        let visible = aborted.is_visible(&batch) || isolation == Isolation::ReadUncommitted;
+        if visible && !batch.head().is_control() {
+            for record in batch.records(BATCH_BYTES_MAX).map_err(corrupt)? {
+                if (next..end).contains(&record.offset) {
+                    each(record);
+                }
+            }
+        }
+        next = next.max(batch.head().next_offset());
+        if next >= end {
+            break;
+        }
+    }
+    Ok(next)
+}
+
+/// Follows which producers are inside an aborted transaction while the batches go by.
+struct Aborted<'a> {
+    ahead: &'a [AbortedTransaction],
+    inside: BTreeSet<i64>,
+}
+
+impl<'a> Aborted<'a> {
+    /// `transactions` by first offset.
+    fn new(transactions: &'a [AbortedTransaction]) -> Self {
+        Self { ahead: transactions, inside: BTreeSet::new() }
+    }
+
+    fn is_visible(&mut self, batch: &Batch) -> bool {
+        let head = batch.head();
+        while let Some((first, rest)) = self.ahead.split_first()
+            && first.first_offset <= head.last_offset()
+        {
+            self.inside.insert(first.producer_id);
+            self.ahead = rest;
+        }
+        if batch.control() == Some(Control::Abort) {
+            self.inside.remove(&head.producer_id);
+            return false;
+        }
+        !(head.is_transactional() && self.inside.contains(&head.producer_id))
+    }
+}
