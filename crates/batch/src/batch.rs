@@ -147,9 +147,10 @@ pub struct Batches {
 }
 
 impl Batches {
-    /// Sets another limit than [`OLD_FORMAT_BYTES_MAX`].
+    /// Sets another limit than [`OLD_FORMAT_BYTES_MAX`], at most 1 GiB: what comes out is one batch
+    /// of format 2, whose length field has 31 bits.
     pub fn with_old_format_limit(self, limit_bytes: usize) -> Self {
-        Self { old_format_bytes_max: limit_bytes, ..self }
+        Self { old_format_bytes_max: limit_bytes.min(1 << 30), ..self }
     }
 
     /// Bytes not read (yet). At the end of the iteration: what was cut off. When nothing came out

@@ -31,6 +31,10 @@ use crate::{Batch, BatchError, Codec, Record};
 /// What a message without a timestamp has in the later formats.
 const NO_TIMESTAMP: i64 = -1;
 
+/// Neighbours share a batch up to this many bytes: no larger than what a producer would send, and
+/// well below the default of `max.message.bytes` (1 MiB) of the cluster they go to.
+const SHARED_BATCH_BYTES: usize = 512 << 10;
+
 /// Bytes that the length of a message of this format counts at least.
 pub(crate) const fn message_bytes_min(magic: i8) -> usize {
     if magic == 0 { 4 + 1 + 1 + 4 + 4 } else { 4 + 1 + 1 + 8 + 4 + 4 }
@@ -51,6 +55,7 @@ struct Message {
 /// `limit` bytes when decompressed. Never empty when `rest` begins with a whole message.
 pub(crate) fn convert(rest: &mut Bytes, limit: usize) -> VecDeque<Result<Batch, BatchError>> {
     let mut plain: Vec<Record> = Vec::new();
+    let mut plain_bytes = 0;
     let mut out = VecDeque::new();
     let mut last = None;
     while let Some(Ok(whole @ Whole { magic: 0 | 1, .. })) = next_whole(rest) {
@@ -60,7 +65,9 @@ pub(crate) fn convert(rest: &mut Bytes, limit: usize) -> VecDeque<Result<Batch, 
                 break;
             }
             Ok(message) if message.codec == Codec::None => {
-                if !follows(&plain, &message.record) {
+                plain_bytes += whole.bytes;
+                let full = !plain.is_empty() && plain_bytes > SHARED_BATCH_BYTES;
+                if full || !follows(&plain, &message.record) {
                     break;
                 }
                 plain.push(message.record);

@@ -18,6 +18,37 @@
 //!    and repeats survive.
 //! 4. The offset delta of a batch is never patched to hide a hole: a broker stores that broken.
 //!
+//! # Example
+//!
+//! ```
+//! use bytes::Bytes;
+//! use twinlog_batch::{BatchError, Outgoing, batches, encode, pass};
+//! use twinlog_types::{Cut, Sequence};
+//!
+//! /// Every data batch of a Fetch answer, ready to be sent; `copied` records were sent before.
+//! fn outgoing(fetched: Bytes, mut copied: u64) -> Result<Vec<Outgoing>, BatchError> {
+//!     let mut out = Vec::new();
+//!     for batch in batches(fetched) {
+//!         let batch = batch?;
+//!         let head = batch.head();
+//!         if head.is_control() || head.record_count == 0 {
+//!             continue;
+//!         }
+//!         let count = head.record_count.unsigned_abs();
+//!         let base_sequence = Sequence::of_count(copied);
+//!         let cut = Cut { producer_id: 4_000, producer_epoch: 0, base_sequence, count };
+//!         out.push(if head.is_dense() && !head.is_append_time() {
+//!             pass(&batch, cut)
+//!         } else {
+//!             encode(&batch.records(64 << 20)?, head.codec()?, cut)
+//!         });
+//!         copied += u64::from(count);
+//!     }
+//!     Ok(out)
+//! }
+//! # assert!(outgoing(Bytes::new(), 0).is_ok_and(|out| out.is_empty()));
+//! ```
+//!
 //! # References
 //!
 //! Kafka's `DefaultRecordBatch`, `DefaultRecord`, `AbstractLegacyRecordBatch`, `LegacyRecord`;

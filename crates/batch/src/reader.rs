@@ -78,12 +78,12 @@ impl Reader {
     }
 
     /// Base 128, least significant group first. Bits beyond the 64th are dropped, as Kafka does.
-    fn unsigned(&mut self, bytes_max: u32) -> Result<u64, Fault> {
+    fn unsigned(&mut self, bytes_max: usize) -> Result<u64, Fault> {
         let mut value = 0;
-        for group in 0..bytes_max {
-            let [byte] = self.array()?;
+        for (group, byte) in self.bytes[self.at..self.end].iter().take(bytes_max).enumerate() {
             value |= u64::from(byte & 0x7f) << (7 * group);
             if byte & 0x80 == 0 {
+                self.at += group + 1;
                 return Ok(value);
             }
         }

@@ -116,7 +116,9 @@ fn lies_within_a_record_are_refused() {
     refused(&[12, 0, 0, 0, 1, 1, 0, 0], 1, "there are bytes beyond the last record");
     refused(&[11, 0, 0, 0, 1, 1, 0], 1, "its length is negative");
     refused(&[14, 0, 0, 0, 1, 1, 0], 1, "the record is longer than the rest of the batch");
-    refused(&[10, 0, 0, 0, 1, 1, 0], 1, "a field goes past the end");
+    refused(&[10, 0, 0, 0, 1, 1, 0], 1, "a variable-length number does not end");
+    refused(&[0], 1, "more records than the body has room for");
+    refused(&[0, 12, 0, 0, 0, 1, 1, 0], 1, "a field goes past the end");
     refused(&[14, 0, 0, 0, 1, 1, 0, 0], 1, "it is longer than its fields");
     refused(&[12, 0, 0, 0, 20, 1, 0], 1, "a length goes past the end");
     refused(&[12, 0, 0, 0, 1, 1, 1], 1, "its header count is negative");

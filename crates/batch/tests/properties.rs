@@ -2,8 +2,10 @@
 
 mod common;
 
+use std::sync::LazyLock;
+
 use bytes::Bytes;
-use common::crc32c;
+use common::{Golden, crc32c, golden, reseal};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -11,6 +13,8 @@ use twinlog_batch::{
     Batch, Codec, Header, Record, batches, check, encode, encoded_size_estimate, heads, pass,
 };
 use twinlog_types::{Cut, Sequence};
+
+static GOLDEN: LazyLock<Vec<Golden>> = LazyLock::new(golden);
 
 fn bytes(len_max: usize) -> impl Strategy<Value = Bytes> {
     prop_oneof![
@@ -107,6 +111,28 @@ proptest! {
         let consumed: usize = encoded[..complete].iter().map(Bytes::len).sum();
         prop_assert_eq!(reading.rest(), log.len() - consumed);
         prop_assert!(heads(&log).count() >= complete);
+    }
+
+    #[test]
+    fn golden_batches_with_changes_under_a_right_checksum_are_survived(
+        case in any::<prop::sample::Index>(),
+        changes in vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+        keep in option::weighted(0.1, any::<prop::sample::Index>()),
+    ) {
+        // The first batch or message of the case.
+        let case = case.get(&GOLDEN);
+        let first = 12 + u32::from_be_bytes(*case.bytes[8..].first_chunk().expect("a length"));
+        let mut damaged = case.bytes[..first as usize].to_vec();
+        for (at, value) in changes {
+            // Not the format, which says where the checksum stands.
+            let at = 17 + at.index(damaged.len() - 17);
+            damaged[at] = value;
+        }
+        if let Some(keep) = keep {
+            damaged.truncate(61 + keep.index(damaged.len()));
+        }
+        reseal(&mut damaged);
+        check(&damaged);
     }
 
     #[test]
