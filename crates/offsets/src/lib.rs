@@ -26,6 +26,8 @@
 mod coding;
 mod error;
 mod map;
+#[cfg(test)]
+mod proof;
 mod segment;
 pub mod state;
 mod translate;

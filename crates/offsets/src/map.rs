@@ -5,8 +5,9 @@
 //! 1. Every segment but the last is full, and starts ascend across segments as within one.
 //! 2. Segment `n` holds the runs `n * RUNS_PER_SEGMENT..`, counted since the partition's first run;
 //!    pruning drops segments at the front and renumbers nothing.
-//! 3. A segment is pruned only when a later one holds an acknowledged record: the last acknowledged
-//!    record is always in the map.
+//! 3. A segment is pruned only when the next one begins with an acknowledged record that the target
+//!    has deleted: the last acknowledged record is always in the map, and so is the hole before the
+//!    first record that the target still holds.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +16,7 @@ use twinlog_types::{SourceOffset, TargetOffset};
 
 use crate::segment::Segment;
 use crate::state::Position;
-use crate::{RUNS_PER_SEGMENT, RunStart, StateError};
+use crate::{Malformed, RUNS_PER_SEGMENT, RunStart, StateError};
 
 /// Which source offset became which target offset, exactly.
 ///
@@ -179,7 +180,8 @@ impl OffsetMap {
             .skip(1)
             .take_while(|segment| {
                 let first = segment.first();
-                first.target <= self.target_start && first.count < self.acknowledged
+                // Where a deleted record begins the next segment, nothing before it is exact.
+                first.target < self.target_start && first.count < self.acknowledged
             })
             .count();
         self.segments.drain(..gone);
@@ -273,8 +275,13 @@ impl OffsetMap {
             if number != expected {
                 return Err(StateError::SegmentMissing { segment: expected });
             }
-            let segment = Segment::decode(&bytes)
-                .map_err(|why| StateError::Segment { segment: number, why })?;
+            // A position counts runs in 32 bits.
+            let decoded = if number < u32::MAX / RUNS_PER_SEGMENT as u32 {
+                Segment::decode(&bytes)
+            } else {
+                Err(Malformed::Number)
+            };
+            let segment = decoded.map_err(|why| StateError::Segment { segment: number, why })?;
             if let Some(before) = map.segments.last() {
                 if !before.is_full() {
                     let (segment, runs) = (number - 1, before.runs() as u32);
