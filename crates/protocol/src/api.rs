@@ -150,17 +150,16 @@ macro_rules! apis {
             };
         )*
 
-        /// Expands `$callback!` once for every request type of the table.
-        #[cfg(test)]
-        pub(crate) fn for_each_api(visitor: &mut impl ApiVisitor) {
+        /// Visits every request type of the table.
+        pub fn visit_apis(visitor: &mut impl ApiVisitor) {
             $(visitor.visit::<$request>();)*
         }
     };
 }
 
-/// Something done to every request type of the table.
-#[cfg(test)]
-pub(crate) trait ApiVisitor {
+/// Something to be done for every request type of the table: what a test of all messages needs,
+/// or a broker that lists what it offers.
+pub trait ApiVisitor {
     /// Called once per API.
     fn visit<R: Request>(&mut self);
 }

@@ -35,7 +35,7 @@ pub mod messages;
 mod primitive;
 mod produce;
 
-pub use api::{ApiKey, Message, Request, VersionRange};
+pub use api::{ApiKey, ApiVisitor, Message, Request, VersionRange, visit_apis};
 pub use error::ProtocolError;
 pub use error_code::{ErrorCode, Remedy};
 pub use frame::{
