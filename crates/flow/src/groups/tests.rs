@@ -228,6 +228,17 @@ fn a_commit_counts_when_the_target_has_acknowledged_it() {
 }
 
 #[test]
+fn a_late_answer_to_an_older_commit_does_not_count() {
+    let mut followed = Followed::new(RULES);
+    followed.observe(reading(10, Exact(at(7)), -1), 0);
+    followed.observe(reading(12, Exact(at(9)), -1), 1);
+    followed.tracker.committed(&followed.group, &followed.partition, at(7), 2);
+    assert_eq!(followed.standing(), (State::CatchingUp, None, 0));
+    followed.tracker.committed(&followed.group, &followed.partition, at(9), 3);
+    assert_eq!(followed.standing(), (State::InSync, None, 3));
+}
+
+#[test]
 fn a_group_that_keeps_moving_stays_in_sync_since_the_first_time() {
     let mut followed = Followed::new(RULES);
     for step in 0..50 {
