@@ -13,7 +13,7 @@
 use std::ffi::OsString;
 use std::fmt;
 use std::fs::{self, File};
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::hash::{DefaultHasher, Hash, Hasher as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -75,7 +75,7 @@ pub fn availability() -> Result<Java> {
     let fetched = cache().is_ok_and(|cache| {
         [KafkaVersion::V4_3_0, KafkaVersion::V3_9_1]
             .iter()
-            .all(|version| cache.join(format!("kafka-{version}")).is_dir())
+            .all(|version| jars_folder(&cache, *version).is_dir())
     });
     if !maven && !fetched {
         return Err(Error::Unavailable("no mvn on the PATH to fetch Kafka's jars".to_owned()));
@@ -93,7 +93,7 @@ impl Java {
             File::create(&lock_path).context(|| format!("create {}", lock_path.display()))?;
         lock.lock().context(|| format!("lock {}", lock_path.display()))?;
 
-        let jars = cache.join(format!("kafka-{version}"));
+        let jars = jars_folder(&cache, version);
         if !jars.is_dir() {
             if !self.maven {
                 let reason = format!("no mvn on the PATH to fetch Kafka {version}");
@@ -101,14 +101,11 @@ impl Java {
             }
             fill(&jars, |folder| fetch(version, folder))?;
         }
-        let mut hasher = DefaultHasher::new();
-        SOURCES.hash(&mut hasher);
-        LOG4J2.hash(&mut hasher);
-        let classes = cache.join(format!("classes-{version}-{:016x}", hasher.finish()));
+        let classes = cache.join(format!("classes-{version}-{}", digest((SOURCES, LOG4J2))));
         if !classes.is_dir() {
             fill(&classes, |folder| compile(&jars, folder))?;
         }
-        Ok(Jars { version, jars, classes, extra: None })
+        Ok(Jars { version, folder: jars, classes, extra: None })
     }
 }
 
@@ -116,7 +113,7 @@ impl Java {
 #[derive(Clone, Debug)]
 pub struct Jars {
     version: KafkaVersion,
-    jars: PathBuf,
+    folder: PathBuf,
     classes: PathBuf,
     /// Classes of a test's own.
     extra: Option<PathBuf>,
@@ -130,7 +127,7 @@ impl Jars {
 
     /// The folder that holds the jars.
     pub fn folder(&self) -> &Path {
-        &self.jars
+        &self.folder
     }
 
     /// `java` with the class path, a heap of `heap_mib` MiB, and logs of `level` on standard error.
@@ -158,7 +155,7 @@ impl Jars {
         }
         path.push(&self.classes);
         path.push(":");
-        path.push(self.jars.join("*"));
+        path.push(self.folder.join("*"));
         path
     }
 
@@ -184,6 +181,17 @@ pub(crate) fn cache() -> Result<PathBuf> {
         Error::Unavailable("none of TWINLOG_TEST_CACHE, XDG_CACHE_HOME and HOME is set".to_owned())
     })?;
     Ok(Path::new(&home).join(".cache/twinlog-test"))
+}
+
+fn jars_folder(cache: &Path, version: KafkaVersion) -> PathBuf {
+    cache.join(format!("kafka-{version}-{}", digest(POM)))
+}
+
+/// Names what a folder was made from, so that a change makes a new one.
+fn digest(of: impl Hash) -> String {
+    let mut hasher = DefaultHasher::new();
+    of.hash(&mut hasher);
+    format!("{:08x}", hasher.finish() as u32)
 }
 
 /// Fills a new folder of the cache; the caller holds the lock.

@@ -112,7 +112,7 @@ fn parse_row(fields: [&str; 6]) -> Option<Row> {
     let [offset, timestamp, key, value, headers, number] = fields;
     Some(Row {
         offset: offset.parse().ok()?,
-        number: unless_dash(number, |number| number.parse()).ok()?,
+        number: unless_dash(number, str::parse).ok()?,
         content: Content {
             timestamp: timestamp.parse().ok()?,
             key: unless_dash(key, digest).ok()?,
