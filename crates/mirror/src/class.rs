@@ -2,6 +2,10 @@
 
 use crate::java_regex::{Escape, RegexError, Translator, plain};
 
+/// The colon without a colon: the engine resolves escapes before it looks for POSIX classes, and
+/// would find `[:alpha:]` where Java sees a set of characters.
+const COLON: &str = r"[^\x{0}-\x{39}\x{3B}-\x{10FFFF}]";
+
 impl Translator {
     /// A class whose `[` has been read.
     pub(crate) fn class(&mut self) -> Result<String, RegexError> {
@@ -70,9 +74,10 @@ impl Translator {
     /// A range, with its letters of the other case where case does not count. (Where it does not
     /// count in Unicode either, the class as a whole is marked.)
     fn range(&self, first: char, last: char) -> String {
-        let text = |first: char, last: char| match first == last {
-            true => plain(first),
-            false => format!("{}-{}", plain(first), plain(last)),
+        let text = |first: char, last: char| match (first, last) {
+            (':', ':') => COLON.to_owned(),
+            (first, last) if first == last => plain(first),
+            (first, last) => format!("{}-{}", plain(first), plain(last)),
         };
         let mut out = text(first, last);
         if self.flags.caseless {

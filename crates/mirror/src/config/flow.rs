@@ -105,6 +105,9 @@ pub struct FlowConfig {
     pub data_producer: ClientProperties,
     /// What MM2's worker of this flow would be told: the names of its Connect topics, its group.
     pub worker: ClientProperties,
+    /// What MM2's source connector of this flow would be told; the other two differ in `name` and
+    /// `connector.class` only.
+    pub connector: ClientProperties,
     /// `twinlog.*` keys: flow before target before all.
     pub twinlog: ClientProperties,
     /// Whether the file asks for exactly once by transactions. Refused as a problem.

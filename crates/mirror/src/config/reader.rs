@@ -157,6 +157,7 @@ impl<'a> SettingsReader<'a, '_> {
             target_admin: levels::values(client(connector, "target", "admin")),
             data_producer: levels::values(data_producer),
             worker: levels::values(self.worker.clone()),
+            connector: levels::values(connector.clone()),
             twinlog: levels::values(twinlog),
             exactly_once,
             twinlog_origins,
@@ -342,7 +343,8 @@ impl<'a> SettingsReader<'a, '_> {
                 self.report_pattern(key, &error);
             }
         }
-        NameFilter::new(&include, &exclude).unwrap_or_else(|_| NameFilter::nothing())
+        NameFilter::new(&include, &exclude)
+            .unwrap_or_else(|_| NameFilter::unreadable(&include, &exclude))
     }
 
     fn configs(&mut self) -> NameFilter {
@@ -350,7 +352,7 @@ impl<'a> SettingsReader<'a, '_> {
         let exclude = self.list(key, CONFIGS_EXCLUDE);
         NameFilter::all_except(&exclude).unwrap_or_else(|error| {
             self.report_pattern(key, &error);
-            NameFilter::nothing()
+            NameFilter::unreadable(&[], &exclude)
         })
     }
 
