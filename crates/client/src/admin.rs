@@ -25,7 +25,7 @@ use twinlog_protocol::messages::{
 use twinlog_protocol::{ErrorCode, Remedy};
 use twinlog_types::{BrokerId, TopicId, TopicName, TopicPartition};
 
-use crate::cluster::Cluster;
+use crate::cluster::{Asking, Cluster};
 use crate::error::ClientError;
 use crate::join::join_all;
 
@@ -131,17 +131,19 @@ impl Cluster {
             CreateTopicsRequest::default().with_topics(topics.collect()).with_timeout_ms(timeout_ms)
         };
         let answers = self
-            .as_controller("CreateTopics", async || {
-                let response = self.ask_controller(request).await?;
-                Ok(response
-                    .topics
-                    .into_iter()
-                    .map(|told| {
-                        let outcome = Refusal::check(told.error_code, told.error_message);
-                        let name = TopicName::from(told.name.as_str());
-                        (name, outcome.map(|()| topic_id(told.topic_id)))
-                    })
-                    .collect())
+            .as_controller("CreateTopics", || {
+                Box::pin(async {
+                    let response = self.ask_controller(&request).await?;
+                    Ok(response
+                        .topics
+                        .into_iter()
+                        .map(|told| {
+                            let outcome = Refusal::check(told.error_code, told.error_message);
+                            let name = TopicName::from(told.name.as_str());
+                            (name, outcome.map(|()| topic_id(told.topic_id)))
+                        })
+                        .collect())
+                })
             })
             .await?;
         let names: Vec<TopicName> = topics.iter().map(|topic| topic.name.clone()).collect();
@@ -164,16 +166,18 @@ impl Cluster {
             CreatePartitionsRequest::default().with_topics(vec![topic]).with_timeout_ms(timeout_ms)
         };
         let answers = self
-            .as_controller("CreatePartitions", async || {
-                let response = self.ask_controller(request).await?;
-                Ok(response
-                    .results
-                    .into_iter()
-                    .map(|told| {
-                        let outcome = Refusal::check(told.error_code, told.error_message);
-                        (TopicName::from(told.name.as_str()), outcome)
-                    })
-                    .collect())
+            .as_controller("CreatePartitions", || {
+                Box::pin(async {
+                    let response = self.ask_controller(&request).await?;
+                    Ok(response
+                        .results
+                        .into_iter()
+                        .map(|told| {
+                            let outcome = Refusal::check(told.error_code, told.error_message);
+                            (TopicName::from(told.name.as_str()), outcome)
+                        })
+                        .collect())
+                })
             })
             .await?;
         self.metadata_stale();
@@ -201,16 +205,18 @@ impl Cluster {
             }
         };
         let answers = self
-            .as_controller("DeleteTopics", async || {
-                let response = self.ask_controller(request).await?;
-                Ok(response
-                    .responses
-                    .into_iter()
-                    .filter_map(|told| {
-                        let outcome = Refusal::check(told.error_code, told.error_message);
-                        Some((TopicName::from(told.name?.as_str()), outcome))
-                    })
-                    .collect())
+            .as_controller("DeleteTopics", || {
+                Box::pin(async {
+                    let response = self.ask_controller(&request).await?;
+                    Ok(response
+                        .responses
+                        .into_iter()
+                        .filter_map(|told| {
+                            let outcome = Refusal::check(told.error_code, told.error_message);
+                            Some((TopicName::from(told.name?.as_str()), outcome))
+                        })
+                        .collect())
+                })
             })
             .await?;
         self.metadata_stale();
@@ -382,16 +388,18 @@ impl Cluster {
             IncrementalAlterConfigsRequest::default().with_resources(vec![resource])
         };
         let answers = self
-            .as_controller("IncrementalAlterConfigs", async || {
-                let response = self.ask_controller(request).await?;
-                Ok(response
-                    .responses
-                    .into_iter()
-                    .map(|told| {
-                        let outcome = Refusal::check(told.error_code, told.error_message);
-                        (TopicName::from(told.resource_name.as_str()), outcome)
-                    })
-                    .collect())
+            .as_controller("IncrementalAlterConfigs", || {
+                Box::pin(async {
+                    let response = self.ask_controller(&request).await?;
+                    Ok(response
+                        .responses
+                        .into_iter()
+                        .map(|told| {
+                            let outcome = Refusal::check(told.error_code, told.error_message);
+                            (TopicName::from(told.resource_name.as_str()), outcome)
+                        })
+                        .collect())
+                })
             })
             .await?;
         Ok(only(topic, answers))
@@ -399,10 +407,10 @@ impl Cluster {
 
     /// Repeats what goes to the controller until it has been there: after a failure on the way,
     /// and while some item's code says that this is not the controller or that it is busy.
-    async fn as_controller<T>(
-        &self,
+    async fn as_controller<'a, T>(
+        &'a self,
         api: &'static str,
-        attempt: impl AsyncFn() -> Result<Vec<(TopicName, Result<T, Refusal>)>, ClientError>,
+        attempt: impl Fn() -> Asking<'a, Vec<(TopicName, Result<T, Refusal>)>>,
     ) -> Result<Vec<(TopicName, Result<T, Refusal>)>, ClientError> {
         let mut retry = self.retry();
         loop {

@@ -66,7 +66,7 @@ impl Default for ClusterOptions {
             wire: twinlog_wire::Options::default(),
             retry_backoff: Duration::from_millis(100),
             retry_backoff_max: Duration::from_secs(1),
-            metadata_max_age: Duration::from_secs(300),
+            metadata_max_age: Duration::from_mins(5),
             deadline: Duration::from_secs(30),
             seed: 0,
         }
@@ -270,25 +270,28 @@ impl Cluster {
     }
 
     /// Runs `attempt` until it succeeds, fails for good, or the deadline is near.
-    pub(crate) async fn retrying<T, F>(
-        &self,
-        mut attempt: impl FnMut() -> F,
-    ) -> Result<T, ClientError>
+    pub(crate) fn retrying<'a, T, F>(
+        &'a self,
+        mut attempt: impl FnMut() -> F + Send + 'a,
+    ) -> Asking<'a, T>
     where
-        F: Future<Output = Result<T, ClientError>>,
+        F: Future<Output = Result<T, ClientError>> + Send + 'a,
+        T: Send + 'a,
     {
-        let mut retry = self.retry();
-        loop {
-            match attempt().await {
-                Err(error) if error.is_retriable() => {
-                    tracing::debug!(%error, "trying again");
-                    if !retry.pause().await {
-                        return Err(error);
+        Box::pin(async move {
+            let mut retry = self.retry();
+            loop {
+                match attempt().await {
+                    Err(error) if error.is_retriable() => {
+                        tracing::debug!(%error, "trying again");
+                        if !retry.pause().await {
+                            return Err(error);
+                        }
                     }
+                    outcome => return outcome,
                 }
-                outcome => return outcome,
             }
-        }
+        })
     }
 
     /// Addresses in the order they are tried: the one that answered last, the other known
@@ -310,16 +313,23 @@ impl Cluster {
     }
 
     /// Asks the first broker that answers at all.
-    pub(crate) async fn ask_any<R: Request>(
+    pub(crate) fn ask_any<'a, R: Request + 'a>(
+        &'a self,
+        build: impl Fn(i16) -> R + Send + Sync + 'a,
+    ) -> Asking<'a, R::Response> {
+        Box::pin(async move { self.ask_any_of(&build).await })
+    }
+
+    async fn ask_any_of<R: Request>(
         &self,
-        build: impl Fn(i16) -> R,
+        build: &(dyn Fn(i16) -> R + Send + Sync),
     ) -> Result<R::Response, ClientError> {
         let mut failures: Vec<(Address, ClientError)> = Vec::new();
         // A stopped broker accepts connections and never answers: go on to the next well before
         // the request's own timeout.
         let patience = self.inner.options.wire.request_timeout / 3;
         for address in self.candidates() {
-            let asked = self.ask(Purpose::Control, &address, &build);
+            let asked = self.ask(Purpose::Control, &address, build);
             let error = match tokio::time::timeout(patience, asked).await {
                 Ok(Ok(response)) => {
                     *self.inner.last_good.lock() = Some(address);
@@ -336,7 +346,7 @@ impl Cluster {
             failures.push((address, error));
         }
         *self.inner.last_good.lock() = None;
-        let Some((_, last)) = failures.pop() else {
+        let Some((last_address, last)) = failures.pop() else {
             return Err(ClientError::Unreachable {
                 address: self.inner.options.bootstrap.join(","),
                 reason: "no usable bootstrap address (host:port)".into(),
@@ -345,31 +355,38 @@ impl Cluster {
         if failures.is_empty() {
             return Err(last);
         }
-        let mut address: String =
-            failures.iter().map(|(address, _)| format!("{address}, ")).collect();
-        address.push_str("and others");
+        let tried: Vec<String> = failures
+            .iter()
+            .map(|(address, _)| address.to_string())
+            .chain([last_address.to_string()])
+            .collect();
+        let address = tried.join(", ");
         Err(ClientError::Unreachable { address, reason: last.to_string() })
     }
 
     /// Asks the broker at `address`.
-    pub(crate) async fn ask<R: Request>(
-        &self,
+    pub(crate) fn ask<'a, R: Request + 'a>(
+        &'a self,
         purpose: Purpose,
-        address: &Address,
-        build: impl Fn(i16) -> R,
-    ) -> Result<R::Response, ClientError> {
-        let connection = self.inner.connections.shared(purpose, address).await?;
-        ask_on(&connection, build).await
+        address: &'a Address,
+        build: impl Fn(i16) -> R + Send + Sync + 'a,
+    ) -> Asking<'a, R::Response> {
+        Box::pin(async move {
+            let connection = self.inner.connections.shared(purpose, address).await?;
+            ask_on(&connection, build).await
+        })
     }
 
     /// Asks one broker by node id, over its control connection.
-    pub(crate) async fn ask_broker<R: Request>(
-        &self,
+    pub(crate) fn ask_broker<'a, R: Request + 'a>(
+        &'a self,
         broker: BrokerId,
-        build: impl Fn(i16) -> R,
-    ) -> Result<R::Response, ClientError> {
-        let address = self.address(broker).await?;
-        self.ask(Purpose::Control, &address, build).await
+        build: impl Fn(i16) -> R + Send + Sync + 'a,
+    ) -> Asking<'a, R::Response> {
+        Box::pin(async move {
+            let address = self.address(broker).await?;
+            self.ask(Purpose::Control, &address, build).await
+        })
     }
 
     /// Where a broker listens; asks the cluster when it is not known.
@@ -391,14 +408,14 @@ impl Cluster {
     }
 
     /// Asks the controller, or on clusters without ZooKeeper whichever broker stands for it.
-    pub(crate) async fn ask_controller<R: Request>(
-        &self,
-        build: impl Fn(i16) -> R,
-    ) -> Result<R::Response, ClientError> {
+    pub(crate) fn ask_controller<'a, R: Request + 'a>(
+        &'a self,
+        build: impl Fn(i16) -> R + Send + Sync + 'a,
+    ) -> Asking<'a, R::Response> {
         let controller = self.inner.cache.lock().controller;
         match controller {
-            Some(broker) => self.ask_broker(broker, build).await,
-            None => self.ask_any(build).await,
+            Some(broker) => self.ask_broker(broker, build),
+            None => self.ask_any(build),
         }
     }
 
@@ -410,6 +427,11 @@ impl Cluster {
         }
     }
 }
+
+/// An answer on its way. Boxed: the compiler cannot see that a future over a caller's closure may
+/// move between threads for every lifetime (it says "not general enough" where it is spawned).
+pub(crate) type Asking<'a, T> =
+    std::pin::Pin<Box<dyn Future<Output = Result<T, ClientError>> + Send + 'a>>;
 
 /// How many brokers are asked where one stale answer would do harm.
 const BROKERS_ASKED: usize = 5;

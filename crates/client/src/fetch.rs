@@ -183,6 +183,11 @@ impl FetchSession {
         self.broker
     }
 
+    /// How long the broker waits for `min_bytes` from the next fetch on.
+    pub fn set_max_wait(&mut self, max_wait: Duration) {
+        self.options.max_wait = max_wait;
+    }
+
     /// Reads from these partitions, and from no others. After an error, the next call connects
     /// again where needed and asks for everything. Dropping the returned future is safe; it costs
     /// the connection.

@@ -491,11 +491,7 @@ fn offset_fetch(groups: &[&GroupId]) -> OffsetFetchRequest {
             .with_member_epoch(-1)
             .with_topics(None)
     });
-    OffsetFetchRequest::default()
-        .with_groups(groups.collect())
-        // Only in versions up to 7; null there means all topics.
-        .with_topics(None)
-        .with_require_stable(true)
+    OffsetFetchRequest::default().with_groups(groups.collect()).with_require_stable(true)
 }
 
 fn committed(

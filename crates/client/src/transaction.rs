@@ -167,6 +167,22 @@ impl Transactional {
         (self.producer_id, self.epoch)
     }
 
+    /// Settles an unclear end: takes the id up again under our own producer id, which aborts what is
+    /// open and is refused when somebody else owns the id by now (KIP-360).
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError::Fenced`] when somebody else does; others when the coordinator cannot be asked.
+    pub async fn reopen(&mut self) -> Result<(), ClientError> {
+        if let Some(fenced @ ClientError::Fenced { .. }) = &self.ended {
+            return Err(fenced.clone());
+        }
+        self.init().await?;
+        self.ended = None;
+        self.writing = false;
+        Ok(())
+    }
+
     /// Writes records in one transaction. Keys and values of one partition keep their order; the
     /// records' own offsets do not matter.
     ///

@@ -1,0 +1,64 @@
+//! Writes MM2's heartbeats, also for pairs of clusters whose flow is not enabled, as MM2 does.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tracing::warn;
+use twinlog_batch::Record;
+use twinlog_client::{ClientError, Cluster};
+use twinlog_flow::heartbeats::Heart;
+use twinlog_mirror::FlowConfig;
+use twinlog_types::TopicPartition;
+
+use crate::internal;
+use crate::options::EngineOptions;
+
+/// Beats until told to stop.
+pub(crate) async fn run(
+    config: Arc<FlowConfig>,
+    target: Cluster,
+    options: Arc<EngineOptions>,
+    mut stop: watch::Receiver<bool>,
+) {
+    let topic = config.policy.heartbeats_topic();
+    let tp = TopicPartition { topic: topic.clone(), partition: 0 };
+    let now_ms = || (options.clock)();
+    let mut heart = Heart::new(config.name.clone(), config.heartbeats_interval, now_ms());
+    let mut ready = false;
+    let mut said = false;
+    loop {
+        let rest = Duration::from_millis((heart.next_ms() - now_ms()).max(1).unsigned_abs());
+        tokio::select! {
+            biased;
+            _ = stop.wait_for(|stop| *stop) => return,
+            () = tokio::time::sleep(rest) => {}
+        }
+        let beat: Result<(), ClientError> = async {
+            if !ready {
+                let factor = config.heartbeats_topic_replication_factor;
+                internal::ensure_compacted(&target, &topic, factor).await?;
+                ready = true;
+            }
+            let Some(heartbeat) = heart.beat(now_ms()) else { return Ok(()) };
+            let record = Record {
+                offset: 0,
+                timestamp: heartbeat.timestamp_ms,
+                key: Some(heartbeat.key()),
+                value: Some(heartbeat.value()),
+                headers: Vec::new(),
+            };
+            target.produce_plain(&tp, &[record]).await?;
+            Ok(())
+        }
+        .await;
+        match beat {
+            Ok(()) => said = false,
+            Err(error) if !said => {
+                said = true;
+                warn!(flow = %config.name, %error, "heartbeats cannot be written; trying goes on");
+            }
+            Err(_) => {}
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! One mirrored partition as the tasks of a flow share it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+
+use parking_lot::Mutex;
+use twinlog_flow::copy::Copier;
+use twinlog_offsets::state::PartitionKey;
+use twinlog_types::{BrokerId, TopicId, TopicPartition};
+
+/// Which produce connection a partition's batches travel on.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct LaneKey {
+    /// The leader of the target partition.
+    pub(crate) broker: BrokerId,
+    /// Which of the connections to it.
+    pub(crate) index: usize,
+}
+
+/// What the last fetch answers said about the source's log.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SourceLog {
+    /// First offset; -1 before the first answer.
+    pub(crate) start: i64,
+    /// Where reading may go at the flow's isolation level.
+    pub(crate) readable_end: i64,
+    /// The high watermark.
+    pub(crate) high_watermark: i64,
+}
+
+/// One mirrored partition.
+pub(crate) struct Cell {
+    pub(crate) source: TopicPartition,
+    pub(crate) target: TopicPartition,
+    pub(crate) source_id: TopicId,
+    pub(crate) target_id: TopicId,
+    pub(crate) key: PartitionKey,
+    /// The state partition that holds its records.
+    pub(crate) shard: usize,
+    /// The state machine. The lock is held for the length of one step, never across an await.
+    pub(crate) copier: Mutex<Copier>,
+    /// Set by a look, which also knows the leader.
+    pub(crate) lane: Mutex<Option<LaneKey>>,
+    pub(crate) source_log: Mutex<SourceLog>,
+    /// A look is queued or under way.
+    pub(crate) looking: AtomicBool,
+    /// It stands in its lane's queue.
+    pub(crate) queued: AtomicBool,
+    /// A question about the source's range is under way: it is not fetched.
+    pub(crate) checking: AtomicBool,
+    /// When the last record was acknowledged, or the end was last reached (engine's clock, ms).
+    pub(crate) progress_ms: AtomicI64,
+    /// When it stopped, for trying again; 0 while it goes on.
+    pub(crate) stopped_ms: AtomicI64,
+    /// The last copied record must still be compared with its original.
+    pub(crate) compare: AtomicBool,
+}
+
+impl Cell {
+    /// Takes a partition up.
+    pub(crate) fn new(
+        key: PartitionKey,
+        source: (TopicPartition, TopicId),
+        target: (TopicPartition, TopicId),
+        shard: usize,
+        copier: Copier,
+        compare: bool,
+        now_ms: i64,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            source: source.0,
+            target: target.0,
+            source_id: source.1,
+            target_id: target.1,
+            key,
+            shard,
+            copier: Mutex::new(copier),
+            lane: Mutex::new(None),
+            source_log: Mutex::new(SourceLog { start: -1, readable_end: -1, high_watermark: -1 }),
+            looking: AtomicBool::new(false),
+            queued: AtomicBool::new(false),
+            checking: AtomicBool::new(false),
+            progress_ms: AtomicI64::new(now_ms),
+            stopped_ms: AtomicI64::new(0),
+            compare: AtomicBool::new(compare),
+        })
+    }
+
+    /// Something was copied, or nothing was left to copy.
+    pub(crate) fn progressed(&self, now_ms: i64) {
+        self.progress_ms.store(now_ms, Ordering::Relaxed);
+    }
+}
+
+/// The partitions of a flow by source partition.
+#[derive(Default)]
+pub(crate) struct Cells {
+    by_source: Mutex<BTreeMap<TopicPartition, Arc<Cell>>>,
+}
+
+impl Cells {
+    pub(crate) fn get(&self, source: &TopicPartition) -> Option<Arc<Cell>> {
+        self.by_source.lock().get(source).cloned()
+    }
+
+    /// All of them, in the order of their names.
+    pub(crate) fn all(&self) -> Vec<Arc<Cell>> {
+        self.by_source.lock().values().cloned().collect()
+    }
+
+    pub(crate) fn insert(&self, cell: Arc<Cell>) {
+        self.by_source.lock().insert(cell.source.clone(), cell);
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.by_source.lock().len()
+    }
+}

@@ -1,0 +1,357 @@
+//! What the tasks of one flow share while this process owns it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::{Notify, Semaphore, mpsc, watch};
+use tokio::task::JoinSet;
+use tracing::warn;
+use twinlog_client::{ClientError, Cluster, Isolation, OffsetSpec};
+use twinlog_flow::copy::Producer;
+use twinlog_mirror::FlowConfig;
+use twinlog_offsets::state::{Gap, Lease, PartitionKey, StateRecord};
+use twinlog_types::{BrokerId, ClusterId, Code, FlowName, TopicName, TopicPartition};
+
+use crate::backoff::Backoff;
+use crate::board::Board;
+use crate::cell::{Cell, Cells, LaneKey};
+use crate::ending::{Ending, Stage};
+use crate::lane::{self, Ready};
+use crate::options::EngineOptions;
+use crate::state::{Dirty, Stored};
+use crate::{fetch, look};
+
+/// Connections for produce requests to each target broker.
+pub(crate) const LANES_PER_BROKER: usize = 2;
+/// Looks under way at once.
+const LOOKS_MAX: usize = 16;
+
+/// Sums over the flow's life in this process.
+#[derive(Default)]
+pub(crate) struct Counters {
+    pub(crate) fetched_records: AtomicU64,
+    pub(crate) sent_bytes: AtomicU64,
+}
+
+/// Why a flow's tasks stop although nobody asked.
+#[derive(Clone, Debug)]
+pub(crate) enum Lost {
+    /// Another process owns the flow now.
+    Owner(String),
+}
+
+/// One flow, owned.
+pub(crate) struct Flow {
+    pub(crate) name: FlowName,
+    pub(crate) config: Arc<FlowConfig>,
+    /// The enabled flow of the other direction, for the loop guard.
+    pub(crate) opposite: Option<Arc<FlowConfig>>,
+    pub(crate) source: Cluster,
+    pub(crate) target: Cluster,
+    pub(crate) pair: (ClusterId, ClusterId),
+    pub(crate) producer: Producer,
+    pub(crate) cells: Cells,
+    /// What the state said when this process became the owner.
+    pub(crate) stored: Mutex<Stored>,
+    pub(crate) options: Arc<EngineOptions>,
+    pub(crate) board: Arc<Board>,
+    /// Fetched bytes that may be held, over all flows.
+    pub(crate) budget: Arc<Semaphore>,
+    /// A partition may have room, or be ready to be fetched.
+    pub(crate) room: Notify,
+    pub(crate) discover: Notify,
+    pub(crate) counters: Counters,
+    stage: watch::Sender<Stage>,
+    lost: mpsc::UnboundedSender<Lost>,
+    lanes: Mutex<BTreeMap<LaneKey, Arc<Ready>>>,
+    fetchers: Mutex<BTreeSet<BrokerId>>,
+    shards: Vec<Dirty>,
+    pub(crate) gaps: Mutex<Vec<(PartitionKey, TopicPartition, Gap)>>,
+    looks: Arc<Semaphore>,
+    tasks: Mutex<JoinSet<()>>,
+}
+
+/// What a flow is made of.
+pub(crate) struct Parts {
+    pub(crate) config: Arc<FlowConfig>,
+    pub(crate) opposite: Option<Arc<FlowConfig>>,
+    pub(crate) source: Cluster,
+    pub(crate) target: Cluster,
+    pub(crate) pair: (ClusterId, ClusterId),
+    pub(crate) producer: Producer,
+    pub(crate) stored: Stored,
+    pub(crate) shards: usize,
+    pub(crate) options: Arc<EngineOptions>,
+    pub(crate) board: Arc<Board>,
+    pub(crate) budget: Arc<Semaphore>,
+}
+
+impl Flow {
+    /// A flow, and where it says that it was lost.
+    pub(crate) fn new(parts: Parts) -> (Arc<Self>, mpsc::UnboundedReceiver<Lost>) {
+        let (lost, lost_receiver) = mpsc::unbounded_channel();
+        let flow = Self {
+            name: parts.config.name.clone(),
+            config: parts.config,
+            opposite: parts.opposite,
+            source: parts.source,
+            target: parts.target,
+            pair: parts.pair,
+            producer: parts.producer,
+            cells: Cells::default(),
+            stored: Mutex::new(parts.stored),
+            options: parts.options,
+            board: parts.board,
+            budget: parts.budget,
+            room: Notify::new(),
+            discover: Notify::new(),
+            counters: Counters::default(),
+            stage: watch::Sender::new(Stage::Running),
+            lost,
+            lanes: Mutex::default(),
+            fetchers: Mutex::default(),
+            shards: (0..parts.shards).map(|_| Dirty::default()).collect(),
+            gaps: Mutex::default(),
+            looks: Arc::new(Semaphore::new(LOOKS_MAX)),
+            tasks: Mutex::new(JoinSet::new()),
+        };
+        (Arc::new(flow), lost_receiver)
+    }
+
+    pub(crate) fn ending(&self) -> Ending {
+        Ending(self.stage.subscribe())
+    }
+
+    pub(crate) fn enter(&self, stage: Stage) {
+        self.stage.send_replace(stage);
+    }
+
+    /// Runs `task` for as long as the flow is owned.
+    pub(crate) fn spawn(self: &Arc<Self>, task: impl Future<Output = ()> + Send + 'static) {
+        let mut tasks = self.tasks.lock();
+        while tasks.try_join_next().is_some() {}
+        tasks.spawn(task);
+    }
+
+    /// Ends every task at once.
+    pub(crate) fn abort(&self) {
+        self.tasks.lock().abort_all();
+    }
+
+    pub(crate) fn now_ms(&self) -> i64 {
+        (self.options.clock)()
+    }
+
+    pub(crate) fn backoff(&self, salt: u64) -> Backoff {
+        Backoff::new(self.options.seed ^ salt)
+    }
+
+    pub(crate) fn isolation(&self) -> Isolation {
+        match self.config.isolation {
+            twinlog_mirror::Isolation::ReadCommitted => Isolation::ReadCommitted,
+            twinlog_mirror::Isolation::ReadUncommitted => Isolation::ReadUncommitted,
+        }
+    }
+
+    pub(crate) fn dirty(&self, shard: usize) -> &Dirty {
+        &self.shards[shard % self.shards.len()]
+    }
+
+    /// Which state partition holds a mirrored partition's records: the same in every process.
+    pub(crate) fn shard_of(&self, target: &TopicPartition) -> usize {
+        // FNV-1a: stable across builds, unlike the standard library's hasher.
+        let bytes = target.topic.as_str().bytes().chain(target.partition.to_be_bytes());
+        let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        (hash % self.shards.len() as u64) as usize
+    }
+
+    pub(crate) fn lease(&self, released: bool) -> StateRecord {
+        StateRecord::Lease {
+            source_cluster: self.pair.0.clone(),
+            target_cluster: self.pair.1.clone(),
+            shard: 0,
+            lease: Lease {
+                instance: self.options.instance.clone(),
+                renewed_ms: self.now_ms(),
+                released,
+            },
+        }
+    }
+
+    /// Something happened to a partition: whoever waits for it is told.
+    pub(crate) fn moved(self: &Arc<Self>, cell: &Arc<Cell>) {
+        let (look, unsent, urgent) = {
+            let copier = cell.copier.lock();
+            (copier.wants_look().is_some(), copier.has_unsent(), copier.store_urgently())
+        };
+        if look {
+            self.look(cell);
+        }
+        if unsent {
+            self.send(cell);
+        }
+        if urgent {
+            self.dirty(cell.shard).urgent();
+        }
+        self.room.notify_waiters();
+    }
+
+    fn send(self: &Arc<Self>, cell: &Arc<Cell>) {
+        let Some(key) = *cell.lane.lock() else { return };
+        let ready = {
+            let mut lanes = self.lanes.lock();
+            if let Some(ready) = lanes.get(&key) {
+                ready.clone()
+            } else {
+                let ready = Arc::new(Ready::default());
+                lanes.insert(key, ready.clone());
+                self.spawn(lane::run(self.clone(), key, ready.clone()));
+                ready
+            }
+        };
+        ready.push(cell);
+    }
+
+    /// Looks at a partition's tail on the target, unless a look is under way.
+    pub(crate) fn look(self: &Arc<Self>, cell: &Arc<Cell>) {
+        if cell.looking.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let (flow, cell) = (self.clone(), cell.clone());
+        self.spawn(async move {
+            // The semaphore is never closed.
+            let Ok(_permit) = flow.looks.clone().acquire_owned().await else { return };
+            look::run(flow, cell).await;
+        });
+    }
+
+    /// Makes sure that a loop fetches from every broker that leads a mirrored partition.
+    pub(crate) fn fetch_from_leaders(self: &Arc<Self>) {
+        for cell in self.cells.all() {
+            let Some(leader) = self.source.leader(&cell.source) else { continue };
+            if self.fetchers.lock().insert(leader.broker) {
+                self.spawn(fetch::run(self.clone(), leader.broker));
+            }
+        }
+        self.room.notify_waiters();
+    }
+
+    /// Looks at every partition whose target leader changed since it was last looked at.
+    pub(crate) fn look_after_leader_changes(self: &Arc<Self>) {
+        for cell in self.cells.all() {
+            let Some(leader) = self.target.leader(&cell.target) else { continue };
+            let changed = {
+                let mut copier = cell.copier.lock();
+                let changed = copier.copying() && leader.epoch > copier.target_epoch();
+                if changed {
+                    copier.look_first();
+                }
+                changed
+            };
+            if changed {
+                self.moved(&cell);
+            }
+        }
+    }
+
+    pub(crate) fn discover_soon(&self) {
+        self.discover.notify_one();
+    }
+
+    /// The first offset of a log.
+    pub(crate) async fn log_start(
+        &self,
+        cluster: &Cluster,
+        tp: &TopicPartition,
+    ) -> Result<i64, ClientError> {
+        let wanted = [(tp.clone(), OffsetSpec::Earliest)];
+        let listed = cluster.list_offsets(&wanted, Isolation::ReadUncommitted).await?;
+        match listed.into_iter().next() {
+            Some((_, Ok(offset))) => Ok(offset.offset),
+            Some((_, Err(code))) => Err(ClientError::Code {
+                api: "ListOffsets",
+                code,
+                message: None,
+                about: tp.to_string(),
+            }),
+            None => Err(ClientError::Protocol {
+                peer: tp.to_string(),
+                api: "ListOffsets",
+                reason: "the partition is missing in the answer".into(),
+            }),
+        }
+    }
+
+    /// A partition has stopped: says so once, and keeps what is lost in the ledger.
+    pub(crate) fn stopped(&self, cell: &Cell) {
+        let Some(stop) = cell.copier.lock().stopped().cloned() else { return };
+        let now_ms = self.now_ms();
+        if cell.stopped_ms.swap(now_ms, Ordering::AcqRel) != 0 {
+            return;
+        }
+        warn!(
+            flow = %self.name, partition = %cell.source, code = %stop.code,
+            "stopped: {}", stop.reason
+        );
+        if matches!(stop.code, Code::SourceGap | Code::SourceTruncated)
+            && let Some((from, to)) = stop.range
+        {
+            let gap = Gap { from, to, found_ms: now_ms, why: stop.code };
+            self.gaps.lock().push((cell.key.clone(), cell.target.clone(), gap));
+            self.dirty(cell.shard).urgent();
+        }
+        if stop.code == Code::OwnedElsewhere {
+            self.lost(stop.reason);
+        }
+    }
+
+    /// This process does not own the flow any more.
+    pub(crate) fn lost(&self, reason: String) {
+        // Nobody listens when the flow ends anyway.
+        let _ = self.lost.send(Lost::Owner(reason));
+    }
+
+    /// Something worth an operator's eye happened to a partition that goes on.
+    pub(crate) fn event(&self, cell: &Cell, code: Code, text: String) {
+        self.board.event(&self.name, Some(&cell.source), code, text, self.now_ms());
+    }
+
+    pub(crate) fn look_failed(&self, cell: &Cell, error: &ClientError) {
+        self.board.waiting(&self.name, &cell.source, error.to_string());
+    }
+
+    pub(crate) fn source_reached(&self) {
+        self.board.reached(&self.name, true);
+    }
+
+    pub(crate) fn target_reached(&self) {
+        self.board.reached(&self.name, false);
+    }
+
+    pub(crate) fn source_unreachable(&self, error: &ClientError) {
+        self.board.unreachable(&self.name, true, error, self.now_ms());
+    }
+
+    pub(crate) fn target_unreachable(&self, error: &ClientError) {
+        self.board.unreachable(&self.name, false, error, self.now_ms());
+    }
+
+    pub(crate) fn source_throttled(&self, throttle: Duration) {
+        self.board.throttled(&self.name, true, throttle);
+    }
+
+    pub(crate) fn target_throttled(&self, throttle: Duration) {
+        self.board.throttled(&self.name, false, throttle);
+    }
+
+    /// The name on the target of the state's topic.
+    pub(crate) fn state_topic(&self) -> TopicName {
+        crate::state::topic_name(&self.name.source)
+    }
+}

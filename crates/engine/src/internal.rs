@@ -1,0 +1,50 @@
+//! Topics of our own and of MM2's formats: made where missing, then usable.
+
+use std::collections::BTreeMap;
+
+use twinlog_client::{ClientError, Cluster, ErrorCode, NewTopic, Topics};
+use twinlog_types::TopicName;
+
+/// Makes a topic unless it exists.
+///
+/// # Errors
+///
+/// When the cluster refuses it, or cannot be asked.
+pub(crate) async fn create(cluster: &Cluster, new: NewTopic) -> Result<(), ClientError> {
+    let name = new.name.clone();
+    let answers = cluster.create_topics(&[new]).await?;
+    for (topic, answer) in answers {
+        if let Err(refusal) = answer
+            && refusal.code != ErrorCode::TOPIC_ALREADY_EXISTS
+        {
+            return Err(ClientError::Code {
+                api: "CreateTopics",
+                code: refusal.code,
+                message: refusal.message,
+                about: topic.to_string(),
+            });
+        }
+    }
+    // Leaders may be a moment away; methods of the client wait for them.
+    cluster.topics(Topics::Named(std::slice::from_ref(&name))).await?;
+    Ok(())
+}
+
+/// Makes one of MM2's compacted internal topics of one partition unless it exists.
+///
+/// # Errors
+///
+/// As [`create`].
+pub(crate) async fn ensure_compacted(
+    cluster: &Cluster,
+    name: &TopicName,
+    replication_factor: i16,
+) -> Result<(), ClientError> {
+    let listed = cluster.topics(Topics::Named(std::slice::from_ref(name))).await?;
+    if listed.first().is_some_and(|topic| topic.error == ErrorCode::NONE) {
+        return Ok(());
+    }
+    let configs = BTreeMap::from([("cleanup.policy".to_owned(), "compact".to_owned())]);
+    create(cluster, NewTopic { name: name.clone(), partitions: 1, replication_factor, configs })
+        .await
+}

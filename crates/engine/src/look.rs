@@ -1,0 +1,259 @@
+//! Looks at a target partition's tail before anything is sent after an unclear answer.
+//!
+//! Everything is asked of the leader under one leader epoch, and the log's end is asked for
+//! before and after: a late packet of a lost connection, or a stale leader, shows.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tracing::{debug, info, warn};
+use twinlog_batch::{BatchError, Record, batches, heads};
+use twinlog_client::{ClientError, ErrorCode, Isolation, LeaderView};
+use twinlog_flow::copy::{LookFrom, Stop, Tail, TailBatch};
+use twinlog_types::{Code, TargetOffset, TopicPartition};
+
+use crate::cell::{Cell, LaneKey};
+use crate::flow::{Flow, LANES_PER_BROKER};
+
+const TAIL_BYTES: i32 = 4 << 20;
+const TAIL_WAIT: Duration = Duration::from_millis(250);
+/// How often the tail may move while it is looked at before the newest reading counts: somebody
+/// else writes into the mirror all the time.
+const MOVES_MAX: usize = 20;
+
+/// Looks until it succeeds, the partition stops, or the flow ends.
+pub(crate) async fn run(flow: Arc<Flow>, cell: Arc<Cell>) {
+    let mut backoff = flow.backoff(7_000 + cell.target.partition as u64);
+    let mut ending = flow.ending();
+    loop {
+        let Some(from) = cell.copier.lock().wants_look() else { break };
+        let look = look(&flow, &cell, from);
+        let outcome = tokio::select! {
+            biased;
+            () = ending.ended() => break,
+            outcome = look => outcome,
+        };
+        match outcome {
+            Ok(()) => break,
+            Err(error) => {
+                debug!(flow = %flow.name, partition = %cell.target, %error, "the tail cannot be read yet");
+                flow.look_failed(&cell, &error);
+                flow.target.metadata_stale();
+            }
+        }
+        tokio::select! {
+            biased;
+            () = ending.ended() => break,
+            () = backoff.wait() => {}
+        }
+    }
+    cell.looking.store(false, Ordering::Release);
+    // It may have become necessary again while this one ended.
+    if cell.copier.lock().wants_look().is_some() && !ending.is_ended() {
+        flow.look(&cell);
+    }
+    flow.moved(&cell);
+}
+
+async fn look(flow: &Arc<Flow>, cell: &Arc<Cell>, from: LookFrom) -> Result<(), ClientError> {
+    let view = flow.target.leader_view(&cell.target).await?;
+    flow.target_reached();
+    if let Some(topic) = flow.target.cached(&cell.target.topic)
+        && topic.id != cell.target_id
+    {
+        let reason = format!(
+            "{} was deleted and made again on {}; what was copied is gone there",
+            cell.target.topic, flow.name.target
+        );
+        cell.copier.lock().stop(Stop {
+            code: Code::TargetRecreated,
+            reason,
+            range: None,
+            passing: false,
+        });
+        flow.stopped(cell);
+        return Ok(());
+    }
+    let tail = read_tail(flow, &view, cell, from).await?;
+    let (looked, compare) = {
+        let mut copier = cell.copier.lock();
+        (copier.looked(&tail), cell.compare.load(Ordering::Acquire))
+    };
+    let index = (cell.source.partition as usize ^ cell.source.topic.as_str().len()) % LANES_PER_BROKER;
+    *cell.lane.lock() = Some(LaneKey { broker: view.broker(), index });
+    if let Some((lost_from, lost_to)) = looked.lost {
+        warn!(
+            flow = %flow.name, partition = %cell.target, code = %Code::TargetTruncated,
+            from = lost_from.0, to = lost_to.0,
+            "the target lost records that it had acknowledged; they are copied again"
+        );
+        flow.event(cell, Code::TargetTruncated, format!(
+            "{} lost offsets {lost_from} to {} that it had acknowledged; they are copied again",
+            cell.target, lost_to.0 - 1
+        ));
+    }
+    if looked.found > 0 {
+        info!(
+            flow = %flow.name, partition = %cell.target, records = looked.found,
+            "found stored without a usable answer"
+        );
+    }
+    if compare && looked.resumed {
+        compare_last(flow, cell, &view).await?;
+        cell.compare.store(false, Ordering::Release);
+    }
+    if cell.copier.lock().stopped().is_some() {
+        flow.stopped(cell);
+    }
+    Ok(())
+}
+
+async fn read_tail(
+    flow: &Flow,
+    view: &LeaderView,
+    cell: &Cell,
+    from: LookFrom,
+) -> Result<Tail, ClientError> {
+    let producer = cell.copier.lock().producer();
+    let mut log_end = view.log_end().await?;
+    let mut agreed = from.acknowledged_end.0;
+    if from.newest_epoch >= 0 {
+        let (epoch, end) = view.end_of_epoch(from.newest_epoch).await?;
+        if epoch >= 0 {
+            agreed = agreed.min(end);
+        }
+    }
+    agreed = agreed.min(log_end);
+    let last_sequence = view
+        .producers()
+        .await?
+        .into_iter()
+        .find(|state| state.producer_id == producer.id && state.epoch == i32::from(producer.epoch))
+        .map(|state| state.last_sequence)
+        .filter(|&sequence| sequence >= 0);
+    let mut batches = Vec::new();
+    let mut position = agreed;
+    let mut log_start = 0;
+    for _ in 0..MOVES_MAX {
+        while position < log_end {
+            let part = view.fetch(position, TAIL_BYTES, TAIL_WAIT, Isolation::ReadUncommitted).await?;
+            log_start = log_start.max(part.log_start_offset);
+            if part.error == ErrorCode::OFFSET_OUT_OF_RANGE {
+                // Retention, or an operator, took the log's start beyond what is asked for.
+                let start = flow.log_start(&flow.target, &cell.target).await?;
+                if start > position {
+                    log_start = log_start.max(start);
+                    position = start;
+                    continue;
+                }
+            }
+            part.error.ok().map_err(|code| ClientError::Code {
+                api: "Fetch",
+                code,
+                message: None,
+                about: cell.target.to_string(),
+            })?;
+            let before = position;
+            for head in heads(&part.records) {
+                let head = head.map_err(|reason| corrupt(&cell.target, reason))?;
+                if head.next_offset() <= position {
+                    continue;
+                }
+                position = head.next_offset();
+                batches.push(TailBatch {
+                    base: TargetOffset(head.base_offset),
+                    next: TargetOffset(head.next_offset()),
+                    producer_id: head.producer_id,
+                    producer_epoch: head.producer_epoch,
+                    base_sequence: head.base_sequence,
+                    count: if head.is_control() { 0 } else { head.record_count.unsigned_abs() },
+                });
+            }
+            if position == before && part.high_watermark >= log_end && !part.records.is_empty() {
+                return Err(ClientError::Protocol {
+                    peer: cell.target.to_string(),
+                    api: "Fetch",
+                    reason: format!("no whole batch at offset {position} of a log that ends at {log_end}"),
+                });
+            }
+        }
+        let end = view.log_end().await?;
+        if end == log_end {
+            break;
+        }
+        log_end = end;
+    }
+    Ok(Tail {
+        leader_epoch: view.epoch(),
+        log_start: TargetOffset(log_start),
+        log_end: TargetOffset(log_end),
+        agreed: TargetOffset(agreed),
+        last_sequence,
+        batches,
+    })
+}
+
+fn corrupt(tp: &TopicPartition, reason: BatchError) -> ClientError {
+    ClientError::Corrupt { about: tp.to_string(), reason }
+}
+
+/// The last copied record is compared with its original, where both still exist.
+async fn compare_last(
+    flow: &Arc<Flow>,
+    cell: &Arc<Cell>,
+    target: &LeaderView,
+) -> Result<(), ClientError> {
+    let (source_at, target_at) = {
+        let copier = cell.copier.lock();
+        let map = copier.map();
+        let Some(last) = map.acknowledged().checked_sub(1) else { return Ok(()) };
+        let (Some(source), Some(target)) = (map.source_of(last), map.target_of(last)) else {
+            return Ok(());
+        };
+        (source, target)
+    };
+    let source_view = flow.source.leader_view(&cell.source).await?;
+    let original = record_at(&source_view, &cell.source, source_at.0).await?;
+    let copied = record_at(target, &cell.target, target_at.0).await?;
+    if let (Some(original), Some(copied)) = (original, copied)
+        && (original.key != copied.key
+            || original.value != copied.value
+            || original.headers != copied.headers)
+    {
+        let reason = format!(
+            "the last copied record differs from its original: {} offset {source_at} and {} offset {target_at}",
+            cell.source, cell.target
+        );
+        cell.copier.lock().stop(Stop {
+            code: Code::ContentsDiffer,
+            reason,
+            range: Some((source_at, source_at.plus(1))),
+            passing: false,
+        });
+    }
+    Ok(())
+}
+
+async fn record_at(
+    view: &LeaderView,
+    tp: &TopicPartition,
+    offset: i64,
+) -> Result<Option<Record>, ClientError> {
+    let part = view.fetch(offset, 1, Duration::ZERO, Isolation::ReadUncommitted).await?;
+    if part.error != ErrorCode::NONE {
+        // Gone by retention, or not readable now: nothing to compare with.
+        return Ok(None);
+    }
+    for batch in batches(part.records) {
+        let batch = batch.map_err(|reason| corrupt(tp, reason))?;
+        if batch.head().next_offset() <= offset || batch.head().is_control() {
+            continue;
+        }
+        let records = batch
+            .records(256 << 20)
+            .map_err(|reason| corrupt(tp, reason))?;
+        return Ok(records.into_iter().find(|record| record.offset == offset));
+    }
+    Ok(None)
+}

@@ -1,0 +1,418 @@
+//! The durable state: a compacted topic on the target, written in transactions only.
+//!
+//! Each partition of the topic (a *shard*) has a transactional id. Initialising it fences the
+//! owner before; only then is the shard read. There are no local files.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tracing::{info, warn};
+use twinlog_batch::Record;
+use twinlog_client::{ClientError, Cluster, Isolation, NewTopic, Topics, Transactional};
+use twinlog_offsets::{OffsetMap, RUNS_PER_SEGMENT};
+use twinlog_offsets::StateError;
+use twinlog_offsets::state::{Gap, Lease, PartitionKey, Position, StateKey, StateRecord};
+use twinlog_types::{ClusterAlias, ClusterId, Code, TopicName, TopicPartition};
+
+use crate::cell::Cell;
+use crate::ending::Ending;
+use crate::flow::Flow;
+
+/// Partitions of a state topic that is made now; an existing one keeps its own number.
+pub(crate) const SHARDS: i32 = 4;
+/// State that nothing waits for is written this often at most.
+const WRITE_INTERVAL: Duration = Duration::from_millis(500);
+/// The owner of a flow says this often that it lives.
+pub(crate) const LEASE_INTERVAL: Duration = Duration::from_secs(3);
+/// An owner that has been silent for so long is gone.
+pub(crate) const LEASE_EXPIRY: Duration = Duration::from_secs(10);
+/// Most bytes of one state transaction, beyond the first partition's records.
+const WRITE_BYTES: usize = 512 << 10;
+/// After so long without an answer the coordinator aborts a state transaction.
+const TRANSACTION_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The name of the state topic of everything mirrored from `source`.
+pub fn topic_name(source: &ClusterAlias) -> TopicName {
+    TopicName::from(format!("mm2-twinlog.{source}.internal"))
+}
+
+fn transactional_id(source: &ClusterAlias, shard: usize) -> String {
+    format!("mm2-twinlog.{source}.internal-{shard}")
+}
+
+/// What one partition's records in the state say.
+#[derive(Clone, Debug, Default)]
+pub struct PartitionState {
+    /// The newest position.
+    pub position: Option<Position>,
+    /// Segments of its map.
+    pub segments: BTreeMap<u32, bytes::Bytes>,
+    /// Ranges that were lost on the source.
+    pub gaps: BTreeMap<u32, Gap>,
+    /// A record that could not be read, and why.
+    pub damaged: Option<String>,
+}
+
+impl PartitionState {
+    /// The map that the position vouches for.
+    ///
+    /// # Errors
+    ///
+    /// When a segment is missing or damaged: nothing is guessed.
+    pub fn map(&self, position: &Position) -> Result<OffsetMap, StateError> {
+        // Segments behind the last vouched run are from before a cut.
+        let segments = position.runs.div_ceil(RUNS_PER_SEGMENT as u32);
+        let vouched = self.segments.range(..segments);
+        OffsetMap::restore(position, vouched.map(|(&number, segment)| (number, segment.clone())))
+    }
+}
+
+/// Everything that the state topic holds for one pair of clusters.
+#[derive(Clone, Debug, Default)]
+pub struct Stored {
+    /// By partition.
+    pub partitions: BTreeMap<PartitionKey, PartitionState>,
+    /// The newest lease.
+    pub lease: Option<Lease>,
+    /// Records that could not be read: where, and why.
+    pub damaged: Vec<String>,
+}
+
+impl Stored {
+    /// Takes one record in. Records of other cluster pairs are left alone.
+    fn take(&mut self, pair: &(ClusterId, ClusterId), at: &TopicPartition, record: &Record) {
+        let key = record.key.as_deref().unwrap_or_default();
+        match StateRecord::decode(key, record.value.as_deref()) {
+            Ok(Some(StateRecord::Position(key, position))) if ours(&key, pair) => {
+                self.partitions.entry(key).or_default().position = Some(position);
+            }
+            Ok(Some(StateRecord::Segment(key, number, segment))) if ours(&key, pair) => {
+                self.partitions.entry(key).or_default().segments.insert(number, segment);
+            }
+            Ok(Some(StateRecord::Gap(key, number, gap))) if ours(&key, pair) => {
+                self.partitions.entry(key).or_default().gaps.insert(number, gap);
+            }
+            Ok(Some(StateRecord::Lease { source_cluster, target_cluster, lease, .. }))
+                if source_cluster == pair.0 && target_cluster == pair.1 =>
+            {
+                self.lease = Some(lease);
+            }
+            Ok(_) => {}
+            Err(error) => {
+                let what = format!("{at} offset {}: {error}", record.offset);
+                if let Some(key) = partition_of(key).filter(|key| ours(key, pair)) {
+                    self.partitions.entry(key).or_default().damaged = Some(what.clone());
+                }
+                self.damaged.push(what);
+            }
+        }
+    }
+}
+
+/// Whose record a key names, where the key itself can be read.
+fn partition_of(key: &[u8]) -> Option<PartitionKey> {
+    match StateKey::decode(key).ok()? {
+        StateKey::Position(key) | StateKey::Segment(key, _) | StateKey::Gap(key, _) => Some(key),
+        StateKey::Lease { .. } => None,
+    }
+}
+
+fn ours(key: &PartitionKey, pair: &(ClusterId, ClusterId)) -> bool {
+    key.source_cluster == pair.0 && key.target_cluster == pair.1
+}
+
+/// Reads the whole state without owning it.
+///
+/// # Errors
+///
+/// When the target cannot be read. A topic that does not exist is an empty state.
+pub async fn read(
+    target: &Cluster,
+    source: &ClusterAlias,
+    pair: &(ClusterId, ClusterId),
+) -> Result<Stored, ClientError> {
+    let topic = topic_name(source);
+    let mut stored = Stored::default();
+    for shard in 0..partitions(target, &topic).await? {
+        read_shard(target, &topic, shard, 0, pair, &mut stored).await?;
+    }
+    Ok(stored)
+}
+
+async fn partitions(target: &Cluster, topic: &TopicName) -> Result<i32, ClientError> {
+    let listed = target.topics(Topics::Named(std::slice::from_ref(topic))).await?;
+    Ok(listed
+        .first()
+        .filter(|info| info.error.is_ok())
+        .map_or(0, |info| info.partitions.len() as i32))
+}
+
+/// Reads a shard from `from` on; returns where it ended.
+async fn read_shard(
+    target: &Cluster,
+    topic: &TopicName,
+    shard: i32,
+    from: i64,
+    pair: &(ClusterId, ClusterId),
+    stored: &mut Stored,
+) -> Result<i64, ClientError> {
+    let tp = TopicPartition { topic: topic.clone(), partition: shard };
+    let at = tp.clone();
+    target
+        .read_partition_each(&tp, from, Isolation::ReadCommitted, |record| {
+            stored.take(pair, &at, &record);
+        })
+        .await
+}
+
+/// The state as its owner holds it.
+pub(crate) struct Owned {
+    pub(crate) stored: Stored,
+    pub(crate) shards: Vec<Transactional>,
+}
+
+/// Makes the state topic where it is missing, and waits until it can be used.
+pub(crate) async fn ensure_topic(
+    target: &Cluster,
+    source: &ClusterAlias,
+    replication_factor: i16,
+) -> Result<(), ClientError> {
+    let topic = topic_name(source);
+    if partitions(target, &topic).await? > 0 {
+        return Ok(());
+    }
+    let configs = BTreeMap::from([("cleanup.policy".to_owned(), "compact".to_owned())]);
+    let new = NewTopic { name: topic.clone(), partitions: SHARDS, replication_factor, configs };
+    crate::internal::create(target, new).await
+}
+
+/// Becomes the owner: fences the one before, then reads.
+pub(crate) async fn own(
+    target: &Cluster,
+    source: &ClusterAlias,
+    pair: &(ClusterId, ClusterId),
+) -> Result<Owned, ClientError> {
+    let topic = topic_name(source);
+    let shards = partitions(target, &topic).await?;
+    let mut opening = Vec::new();
+    for shard in 0..shards {
+        let (target, id) = (target.clone(), transactional_id(source, shard as usize));
+        opening.push(tokio::spawn(async move { target.transactional(&id, TRANSACTION_TIMEOUT).await }));
+    }
+    let mut owned = Owned { stored: Stored::default(), shards: Vec::new() };
+    for task in opening {
+        match task.await {
+            Ok(opened) => owned.shards.push(opened?),
+            // A panic is a bug: it goes on upwards.
+            Err(error) => std::panic::resume_unwind(error.into_panic()),
+        }
+    }
+    for shard in 0..shards {
+        read_shard(target, &topic, shard, 0, pair, &mut owned.stored).await?;
+    }
+    Ok(owned)
+}
+
+/// Follows the lease of the present owner from the log's end on; returns when it has been silent
+/// for [`LEASE_EXPIRY`] or was given up.
+pub(crate) async fn stand_by(
+    target: &Cluster,
+    source: &ClusterAlias,
+    pair: &(ClusterId, ClusterId),
+    ending: &mut Ending,
+) -> Result<(), ClientError> {
+    let topic = topic_name(source);
+    let mut position = 0;
+    let mut seen: Option<Lease> = None;
+    let mut heard = tokio::time::Instant::now();
+    loop {
+        let mut stored = Stored::default();
+        position = read_shard(target, &topic, 0, position, pair, &mut stored).await?;
+        if let Some(lease) = stored.lease {
+            if lease.released {
+                return Ok(());
+            }
+            if seen.as_ref() != Some(&lease) {
+                heard = tokio::time::Instant::now();
+                seen = Some(lease);
+            }
+        }
+        if heard.elapsed() > LEASE_EXPIRY {
+            return Ok(());
+        }
+        tokio::select! {
+            biased;
+            () = ending.ended() => return Ok(()),
+            () = tokio::time::sleep(LEASE_INTERVAL / 3) => {}
+        }
+    }
+}
+
+/// What a shard's writer waits for.
+#[derive(Default)]
+pub(crate) struct Dirty {
+    urgent: Notify,
+}
+
+impl Dirty {
+    /// A batch waits for the state.
+    pub(crate) fn urgent(&self) {
+        self.urgent.notify_one();
+    }
+}
+
+/// Writes one shard's records until the flow ends; the last write releases the lease.
+///
+/// Returns an error when this process no longer owns the flow.
+pub(crate) async fn write_shard(
+    flow: Arc<Flow>,
+    shard: usize,
+    mut transactional: Transactional,
+) -> Result<(), ClientError> {
+    let tp = TopicPartition {
+        topic: topic_name(&flow.name.source),
+        partition: shard as i32,
+    };
+    let mut ending = flow.ending();
+    let mut backoff = flow.backoff(3_000 + shard as u64);
+    let mut lease_due = tokio::time::Instant::now();
+    loop {
+        let ended = ending.drained();
+        tokio::select! {
+            biased;
+            () = flow.dirty(shard).urgent.notified() => {}
+            () = ending.drained_signal(), if !ended => {}
+            () = tokio::time::sleep(WRITE_INTERVAL), if !ended => {}
+        }
+        loop {
+            let last = ending.drained();
+            let now_ms = flow.now_ms();
+            let (cells, mut records) = gather(&flow, shard, last);
+            let more = !cells.is_empty();
+            if shard == 0 && (last || tokio::time::Instant::now() >= lease_due) {
+                records.push(record(&flow.lease(last), now_ms));
+                lease_due = tokio::time::Instant::now() + LEASE_INTERVAL;
+            }
+            if records.is_empty() {
+                break;
+            }
+            match transactional.write(vec![(tp.clone(), records)]).await {
+                Ok(()) => {
+                    backoff.reset();
+                    for cell in &cells {
+                        cell.copier.lock().state_stored();
+                        flow.moved(cell);
+                    }
+                }
+                Err(error) => {
+                    for cell in &cells {
+                        cell.copier.lock().state_not_stored();
+                    }
+                    if matches!(error, ClientError::Fenced { .. }) {
+                        return Err(error);
+                    }
+                    warn!(flow = %flow.name, shard, %error, "the state cannot be written; the copy waits where it needs it");
+                    flow.target_unreachable(&error);
+                    if last {
+                        return Ok(());
+                    }
+                    backoff.wait().await;
+                    transactional = reopen(&flow, shard, transactional).await?;
+                }
+            }
+            if last && !more {
+                info!(flow = %flow.name, shard, "state stored");
+                return Ok(());
+            }
+            if !more {
+                break;
+            }
+        }
+        if ended {
+            return Ok(());
+        }
+    }
+}
+
+/// After an unclear transaction the id is initialised again. Should somebody else own it by now,
+/// this would fence them: the lease tells.
+async fn reopen(
+    flow: &Flow,
+    shard: usize,
+    transactional: Transactional,
+) -> Result<Transactional, ClientError> {
+    let mut backoff = flow.backoff(4_000 + shard as u64);
+    let mut ending = flow.ending();
+    let mut transactional = transactional;
+    loop {
+        match transactional.reopen().await {
+            Ok(()) => return Ok(transactional),
+            Err(error @ ClientError::Fenced { .. }) => return Err(error),
+            Err(error) => {
+                warn!(flow = %flow.name, shard, %error, "the state cannot be opened");
+                flow.target_unreachable(&error);
+            }
+        }
+        if ending.drained() {
+            return Ok(transactional);
+        }
+        tokio::select! {
+            biased;
+            () = ending.drained_signal() => {}
+            () = backoff.wait() => {}
+        }
+    }
+}
+
+fn gather(flow: &Flow, shard: usize, last: bool) -> (Vec<Arc<Cell>>, Vec<Record>) {
+    let mut cells = Vec::new();
+    let mut records = Vec::new();
+    let mut bytes = 0;
+    let now_ms = flow.now_ms();
+    // A gap that is written and lost with its transaction is found again when the copy is retried.
+    let mut gaps = flow.gaps.lock();
+    let (mine, others) = std::mem::take(&mut *gaps)
+        .into_iter()
+        .partition::<Vec<_>, _>(|(_, target, _)| flow.shard_of(target) == shard);
+    *gaps = others;
+    drop(gaps);
+    for (key, _, gap) in mine {
+        let number = gap.from.0 as u32;
+        records.push(record(&StateRecord::Gap(key, number, gap), now_ms));
+    }
+    for cell in flow.cells.all() {
+        if cell.shard != shard {
+            continue;
+        }
+        if bytes >= WRITE_BYTES && !last {
+            break;
+        }
+        let Some(write) = cell.copier.lock().take_state() else { continue };
+        let mut position = write.position;
+        position.written_ms = now_ms;
+        for (number, segment) in write.segments {
+            bytes += segment.len();
+            records.push(record(&StateRecord::Segment(cell.key.clone(), number, segment), now_ms));
+        }
+        records.push(record(&StateRecord::Position(cell.key.clone(), position), now_ms));
+        cells.push(cell);
+    }
+    (cells, records)
+}
+
+fn record(state: &StateRecord, now_ms: i64) -> Record {
+    let (key, value) = state.encode();
+    Record { offset: 0, timestamp: now_ms, key: Some(key), value: Some(value), headers: Vec::new() }
+}
+
+/// What stands against a state that names a partition but cannot be used.
+pub(crate) fn corrupt(partition: &TopicPartition, what: &str) -> twinlog_flow::copy::Stop {
+    twinlog_flow::copy::Stop {
+        code: Code::StateCorrupt,
+        reason: format!("the stored state of {partition} cannot be used: {what}"),
+        range: None,
+        passing: false,
+    }
+}

@@ -1,0 +1,230 @@
+//! One flow from reaching its clusters to its orderly end: connecting, owning, standing by.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::task::JoinSet;
+use tracing::{info, warn};
+use twinlog_client::{ClientError, Cluster, ErrorCode};
+use twinlog_flow::copy::Producer;
+use twinlog_mirror::FlowConfig;
+use twinlog_types::{ClusterId, Code, State};
+
+use crate::backoff::Backoff;
+use crate::board::Board;
+use crate::ending::{Ending, Stage};
+use crate::flow::{Flow, Lost, Parts};
+use crate::options::EngineOptions;
+use crate::{groups, report, state, syncs, topics};
+
+/// What one flow is run with.
+pub(crate) struct Supervised {
+    pub(crate) config: Arc<FlowConfig>,
+    pub(crate) opposite: Option<Arc<FlowConfig>>,
+    pub(crate) source: Cluster,
+    pub(crate) target: Cluster,
+    pub(crate) options: Arc<EngineOptions>,
+    pub(crate) board: Arc<Board>,
+    pub(crate) budget: Arc<Semaphore>,
+}
+
+enum End {
+    /// Told to stop; the state is stored.
+    Stopped,
+    /// Another process owns the flow.
+    Lost(String),
+}
+
+/// Runs the flow until told to stop.
+pub(crate) async fn run(supervised: Supervised, mut stop: watch::Receiver<bool>) {
+    let name = supervised.config.name.clone();
+    let mut backoff = Backoff::new(supervised.options.seed ^ 0x00f1_0000);
+    while !*stop.borrow() {
+        let pair = tokio::select! {
+            biased;
+            _ = stop.wait_for(|stop| *stop) => return,
+            pair = identify(&supervised) => pair,
+        };
+        let Some(pair) = pair else {
+            wait_or_stop(&mut backoff, &mut stop).await;
+            continue;
+        };
+        if pair.0 == pair.1 {
+            supervised.board.stand(
+                &name,
+                State::Stopped,
+                Some(Code::SameCluster),
+                format!(
+                    "{} and {} are the same cluster ({}): mirroring it to itself would never end; correct {}.bootstrap.servers or {}.bootstrap.servers",
+                    name.source, name.target, pair.0, name.source, name.target
+                ),
+            );
+            let _ = stop.wait_for(|stop| *stop).await;
+            return;
+        }
+        match own_and_run(&supervised, &pair, &mut stop).await {
+            Ok(End::Stopped) => return,
+            Ok(End::Lost(reason)) => {
+                supervised.board.stand(&name, State::Waiting, Some(Code::OwnedElsewhere), format!(
+                    "another twinlog run owns this flow ({reason}); this one stands by and takes over when that one falls silent"
+                ));
+                let (ending_sender, ending) = watch::channel(Stage::Running);
+                let mut ending = Ending(ending);
+                let stood_by = tokio::select! {
+                    biased;
+                    _ = stop.wait_for(|stop| *stop) => return,
+                    stood_by = state::stand_by(&supervised.target, &name.source, &pair, &mut ending) => stood_by,
+                };
+                drop(ending_sender);
+                match stood_by {
+                    Ok(()) => info!(flow = %name, "the other owner is silent: taking over"),
+                    Err(error) => {
+                        supervised.board.unreachable(&name, false, &error, (supervised.options.clock)());
+                    }
+                }
+            }
+            Err(error) => {
+                let now_ms = (supervised.options.clock)();
+                supervised.board.unreachable(&name, false, &error, now_ms);
+                supervised.board.stand(
+                    &name,
+                    State::Waiting,
+                    code_of(&error),
+                    format!("the flow cannot start: {error}; trying goes on"),
+                );
+            }
+        }
+        wait_or_stop(&mut backoff, &mut stop).await;
+    }
+}
+
+fn code_of(error: &ClientError) -> Option<Code> {
+    match error {
+        ClientError::Unreachable { .. } | ClientError::Timeout { .. } | ClientError::Closed { .. } => {
+            Some(Code::Unreachable)
+        }
+        ClientError::Unsupported { .. } => Some(Code::UnsupportedVersion),
+        ClientError::Code {
+            code:
+                ErrorCode::TOPIC_AUTHORIZATION_FAILED
+                | ErrorCode::CLUSTER_AUTHORIZATION_FAILED
+                | ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            ..
+        } => Some(Code::MissingPermission),
+        _ => None,
+    }
+}
+
+async fn wait_or_stop(backoff: &mut Backoff, stop: &mut watch::Receiver<bool>) {
+    tokio::select! {
+        biased;
+        _ = stop.wait_for(|stop| *stop) => {}
+        () = backoff.wait() => {}
+    }
+}
+
+/// The ids of both clusters, once both answer.
+async fn identify(supervised: &Supervised) -> Option<(ClusterId, ClusterId)> {
+    let name = &supervised.config.name;
+    let (source, target) =
+        tokio::join!(supervised.source.cluster_id(), supervised.target.cluster_id());
+    let now_ms = (supervised.options.clock)();
+    for (side, answer) in [(true, &source), (false, &target)] {
+        match answer {
+            Ok(_) => supervised.board.reached(name, side),
+            Err(error) => supervised.board.unreachable(name, side, error, now_ms),
+        }
+    }
+    Some((source.ok()?, target.ok()?))
+}
+
+async fn own_and_run(
+    supervised: &Supervised,
+    pair: &(ClusterId, ClusterId),
+    stop: &mut watch::Receiver<bool>,
+) -> Result<End, ClientError> {
+    let config = &supervised.config;
+    let target = &supervised.target;
+    let opening = async {
+        let factor = config.offset_syncs_topic_replication_factor;
+        state::ensure_topic(target, &config.name.source, factor).await?;
+        let (owned, producer) =
+            tokio::join!(state::own(target, &config.name.source, pair), target.init_producer_id());
+        Ok::<_, ClientError>((owned?, producer?))
+    };
+    let (owned, (id, epoch)) = tokio::select! {
+        biased;
+        _ = stop.wait_for(|stop| *stop) => return Ok(End::Stopped),
+        opened = opening => opened?,
+    };
+    for damaged in &owned.stored.damaged {
+        warn!(flow = %config.name, code = %Code::StateCorrupt, "{damaged}");
+    }
+    let (flow, lost) = Flow::new(Parts {
+        config: config.clone(),
+        opposite: supervised.opposite.clone(),
+        source: supervised.source.clone(),
+        target: target.clone(),
+        pair: pair.clone(),
+        producer: Producer { id, epoch },
+        stored: owned.stored,
+        shards: owned.shards.len(),
+        options: supervised.options.clone(),
+        board: supervised.board.clone(),
+        budget: supervised.budget.clone(),
+    });
+    supervised.board.stand(&config.name, State::CatchingUp, None, "copying".into());
+    let mut writers = JoinSet::new();
+    for (shard, transactional) in owned.shards.into_iter().enumerate() {
+        let flow = flow.clone();
+        writers.spawn(async move {
+            let written = state::write_shard(flow.clone(), shard, transactional).await;
+            if let Err(error) = written {
+                flow.lost(error.to_string());
+            }
+        });
+    }
+    flow.spawn(topics::run(flow.clone()));
+    flow.spawn(groups::run(flow.clone()));
+    flow.spawn(syncs::run(flow.clone()));
+    flow.spawn(report::run(flow.clone()));
+    let end = run_until(&flow, lost, &mut writers, stop).await;
+    flow.abort();
+    writers.abort_all();
+    Ok(end)
+}
+
+async fn run_until(
+    flow: &Arc<Flow>,
+    mut lost: mpsc::UnboundedReceiver<Lost>,
+    writers: &mut JoinSet<()>,
+    stop: &mut watch::Receiver<bool>,
+) -> End {
+    tokio::select! {
+        biased;
+        reason = lost.recv() => {
+            let reason = match reason {
+                Some(Lost::Owner(reason)) => reason,
+                None => "its tasks ended".into(),
+            };
+            return End::Lost(reason);
+        }
+        _ = stop.wait_for(|stop| *stop) => {}
+    }
+    flow.enter(Stage::Draining);
+    let settled = async {
+        while flow.cells.all().iter().any(|cell| cell.copier.lock().unacknowledged() > 0) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    if tokio::time::timeout(flow.options.drain, settled).await.is_err() {
+        warn!(flow = %flow.name, "not everything in flight was answered in time; the next start looks at the target's tail");
+    }
+    flow.enter(Stage::Drained);
+    let stored = async { while writers.join_next().await.is_some() {} };
+    if tokio::time::timeout(flow.options.drain, stored).await.is_err() {
+        warn!(flow = %flow.name, "the state could not be stored in time; the next start recovers from what is there");
+    }
+    End::Stopped
+}

@@ -1,0 +1,495 @@
+//! Follows topics: what to create, grow and reconfigure on the target, and which partitions to
+//! take up.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tracing::{info, warn};
+use twinlog_client::{ClientError, Cluster, ErrorCode, NewTopic, OffsetSpec, TopicInfo, Topics};
+use twinlog_flow::copy::{Copier, Limits, Setup, Stop};
+use twinlog_flow::topics::{
+    ConfigChange, ConfigEntry, MirroredTopic, Seen, TopicFollower, TopicListing, TopicPlan,
+};
+use twinlog_mirror::why_not_replicated;
+use twinlog_offsets::state::PartitionKey;
+use twinlog_types::{Code, SourceOffset, TargetOffset, TopicName, TopicPartition};
+
+use crate::cell::Cell;
+use crate::flow::Flow;
+use crate::state;
+
+/// Passes of one look at the topics: what was created is taken up in the next.
+const PASSES_MAX: usize = 4;
+
+/// Follows topics until the flow ends.
+pub(crate) async fn run(flow: Arc<Flow>) {
+    let mut follower = TopicFollower::new();
+    let mut ending = flow.ending();
+    let mut source_changed = flow.source.metadata_changed();
+    let mut target_changed = flow.target.metadata_changed();
+    let mut configs_due = Instant::now();
+    let mut first = true;
+    loop {
+        if first || flow.config.refresh_topics_enabled {
+            let sync_configs =
+                flow.config.sync_topic_configs_enabled && Instant::now() >= configs_due;
+            let looked = tokio::select! {
+                biased;
+                () = ending.ended() => return,
+                looked = look(&flow, &mut follower, sync_configs) => looked,
+            };
+            match looked {
+                Ok(()) => {
+                    first = false;
+                    if sync_configs {
+                        configs_due = Instant::now() + flow.config.sync_topic_configs_interval;
+                    }
+                }
+                Err(error) => {
+                    warn!(flow = %flow.name, %error, "topics cannot be looked at");
+                    flow.target_unreachable(&error);
+                }
+            }
+        }
+        retry_stopped(&flow);
+        let interval = flow.options.discovery_interval.min(flow.config.refresh_topics_interval);
+        let due = tokio::time::sleep(if first { Duration::from_millis(500) } else { interval });
+        tokio::pin!(due);
+        loop {
+            flow.fetch_from_leaders();
+            flow.look_after_leader_changes();
+            tokio::select! {
+                biased;
+                () = ending.ended() => return,
+                () = &mut due => break,
+                () = flow.discover.notified() => {
+                    // Answers that ask for this come in bursts.
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    break;
+                }
+                _ = source_changed.changed() => {}
+                _ = target_changed.changed() => {}
+            }
+        }
+    }
+}
+
+/// Partitions that stopped for a reason that may pass are tried again.
+fn retry_stopped(flow: &Arc<Flow>) {
+    let now_ms = flow.now_ms();
+    let rest_ms = flow.options.retry_stopped.as_millis() as i64;
+    for cell in flow.cells.all() {
+        let since = cell.stopped_ms.load(Ordering::Acquire);
+        if since == 0 || now_ms - since < rest_ms {
+            continue;
+        }
+        let mut copier = cell.copier.lock();
+        if copier.stopped().is_some_and(|stop| stop.passing) {
+            copier.retry();
+            drop(copier);
+            cell.stopped_ms.store(0, Ordering::Release);
+            flow.moved(&cell);
+        }
+    }
+}
+
+async fn look(
+    flow: &Arc<Flow>,
+    follower: &mut TopicFollower,
+    sync_configs: bool,
+) -> Result<(), ClientError> {
+    let source = flow.source.topics(Topics::All).await?;
+    flow.source_reached();
+    let mut sync_configs = sync_configs;
+    for _ in 0..PASSES_MAX {
+        let target = flow.target.topics(Topics::All).await?;
+        flow.target_reached();
+        let listings = listings(flow, &source, &target, sync_configs).await?;
+        let known = known(flow);
+        let claimed = flow.options.claims.of_others(&flow.name);
+        let plan = follower.plan(
+            &Seen {
+                flow: &flow.config,
+                opposite: flow.opposite.as_deref(),
+                source: &listings.0,
+                target: &listings.1,
+                known: &known,
+                claimed: &claimed,
+            },
+            sync_configs,
+        );
+        stop_topics(flow, &plan);
+        take_up(flow, &plan.mirror).await?;
+        if !carry_out(flow, follower, &plan).await? {
+            break;
+        }
+        sync_configs = false;
+    }
+    Ok(())
+}
+
+/// What the plan is made from. Configs are asked for only where the plan needs them: for topics
+/// that are missing on the target, and for all of them when configs are synced.
+async fn listings(
+    flow: &Flow,
+    source: &[TopicInfo],
+    target: &[TopicInfo],
+    sync_configs: bool,
+) -> Result<(Vec<TopicListing>, Vec<TopicListing>), ClientError> {
+    let on_target: BTreeSet<&TopicName> = target.iter().map(|topic| &topic.name).collect();
+    let mut source_wanted = Vec::new();
+    let mut target_wanted = Vec::new();
+    for topic in source {
+        if why_not_replicated(&flow.config, topic.name.as_str()).is_some() {
+            continue;
+        }
+        let remote = flow.config.remote_topic(topic.name.as_str());
+        let exists = on_target.contains(&remote);
+        if sync_configs || !exists {
+            source_wanted.push(topic.name.clone());
+        }
+        if sync_configs && exists {
+            target_wanted.push(remote);
+        }
+    }
+    let source_configs = configs(&flow.source, &source_wanted).await?;
+    let target_configs = configs(&flow.target, &target_wanted).await?;
+    for (topic, entries) in &target_configs {
+        if let Some(bytes) = batch_bytes(entries) {
+            for cell in flow.cells.all().iter().filter(|cell| cell.target.topic == *topic) {
+                cell.copier.lock().set_batch_bytes(bytes);
+            }
+        }
+    }
+    Ok((listed(source, source_configs), listed(target, target_configs)))
+}
+
+async fn configs(
+    cluster: &Cluster,
+    topics: &[TopicName],
+) -> Result<BTreeMap<TopicName, Vec<ConfigEntry>>, ClientError> {
+    if topics.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let described = cluster.describe_topic_configs(topics).await?;
+    let entries = described.into_iter().filter_map(|(topic, entries)| {
+        let entries = entries.ok()?.into_iter().map(|entry| ConfigEntry {
+            name: entry.name,
+            value: entry.value,
+            source: entry.source,
+            sensitive: entry.sensitive,
+            read_only: entry.read_only,
+        });
+        Some((topic, entries.collect()))
+    });
+    Ok(entries.collect())
+}
+
+fn batch_bytes(entries: &[ConfigEntry]) -> Option<usize> {
+    let entry = entries.iter().find(|entry| entry.name == "max.message.bytes")?;
+    entry.value.as_deref()?.parse().ok()
+}
+
+fn listed(
+    topics: &[TopicInfo],
+    mut configs: BTreeMap<TopicName, Vec<ConfigEntry>>,
+) -> Vec<TopicListing> {
+    topics
+        .iter()
+        .filter(|topic| topic.error == ErrorCode::NONE)
+        .map(|topic| TopicListing {
+            name: topic.name.clone(),
+            id: topic.id,
+            partitions: topic.partitions.len() as i32,
+            configs: configs.remove(&topic.name),
+        })
+        .collect()
+}
+
+/// What is mirrored: the cells, and before they exist what the state says.
+fn known(flow: &Flow) -> Vec<MirroredTopic> {
+    let mut known: BTreeMap<TopicName, (i64, MirroredTopic)> = BTreeMap::new();
+    for (key, state) in &flow.stored.lock().partitions {
+        let Some(position) = &state.position else { continue };
+        let entry = known.entry(position.source_topic.clone()).or_insert_with(|| {
+            (i64::MIN, MirroredTopic {
+                source: position.source_topic.clone(),
+                source_id: key.source_topic,
+                target: position.target_topic.clone(),
+                target_id: key.target_topic,
+                partitions: 0,
+            })
+        });
+        if position.written_ms >= entry.0 {
+            entry.0 = position.written_ms;
+            entry.1.source_id = key.source_topic;
+            entry.1.target_id = key.target_topic;
+            entry.1.target = position.target_topic.clone();
+        }
+        entry.1.partitions = entry.1.partitions.max(key.partition + 1);
+    }
+    for cell in flow.cells.all() {
+        let entry = known.entry(cell.source.topic.clone()).or_insert_with(|| {
+            (i64::MAX, MirroredTopic {
+                source: cell.source.topic.clone(),
+                source_id: cell.source_id,
+                target: cell.target.topic.clone(),
+                target_id: cell.target_id,
+                partitions: 0,
+            })
+        });
+        entry.1.source_id = cell.source_id;
+        entry.1.target_id = cell.target_id;
+        entry.1.partitions = entry.1.partitions.max(cell.source.partition + 1);
+    }
+    known.into_values().map(|(_, topic)| topic).collect()
+}
+
+fn stop_topics(flow: &Arc<Flow>, plan: &TopicPlan) {
+    let mut topics = BTreeMap::new();
+    for verdict in &plan.stopped {
+        topics.insert(verdict.topic.clone(), (verdict.code, verdict.reason.clone()));
+        for cell in flow.cells.all() {
+            let concerned = cell.source.topic == verdict.topic
+                && verdict.partitions.as_ref().is_none_or(|range| range.contains(&cell.source.partition));
+            if concerned && cell.copier.lock().stopped().is_none() {
+                cell.copier.lock().stop(Stop {
+                    code: verdict.code,
+                    reason: verdict.reason.clone(),
+                    range: None,
+                    passing: false,
+                });
+                flow.stopped(&cell);
+            }
+        }
+    }
+    flow.board.topics(&flow.name, topics);
+}
+
+/// Does what the plan asks of the target. Returns whether the topics must be looked at again.
+async fn carry_out(
+    flow: &Arc<Flow>,
+    follower: &mut TopicFollower,
+    plan: &TopicPlan,
+) -> Result<bool, ClientError> {
+    let mut again = false;
+    let new: Vec<NewTopic> = plan
+        .create
+        .iter()
+        .map(|creation| NewTopic {
+            name: creation.target.clone(),
+            partitions: creation.partitions,
+            replication_factor: creation.replication_factor,
+            configs: creation.configs.clone(),
+        })
+        .collect();
+    if !new.is_empty() {
+        for (topic, answer) in flow.target.create_topics(&new).await? {
+            let Some(creation) = plan.create.iter().find(|one| one.target == topic) else {
+                continue;
+            };
+            match answer {
+                Ok(_) => {
+                    info!(flow = %flow.name, topic = %topic, partitions = creation.partitions, "created");
+                    again = true;
+                }
+                Err(refusal) if refusal.code == ErrorCode::TOPIC_ALREADY_EXISTS => again = true,
+                Err(refusal) => again |= follower.creation_refused(creation, &refusal.to_string()),
+            }
+        }
+    }
+    for growth in &plan.grow {
+        match flow.target.create_partitions(&growth.target, growth.count).await {
+            Ok(()) => {
+                info!(flow = %flow.name, topic = %growth.target, partitions = growth.count, "grown");
+                again = true;
+            }
+            Err(error @ ClientError::Code { .. }) => {
+                follower.growth_refused(growth, &error.to_string());
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    for alteration in &plan.alter {
+        let changes: Vec<twinlog_client::ConfigChange> = alteration
+            .changes
+            .iter()
+            .map(|change| match change {
+                ConfigChange::Set(name, value) => {
+                    twinlog_client::ConfigChange::Set(name.clone(), value.clone())
+                }
+                ConfigChange::Delete(name) => twinlog_client::ConfigChange::Delete(name.clone()),
+            })
+            .collect();
+        if let Err(refusal) = flow.target.alter_topic_configs(&alteration.target, &changes).await? {
+            follower.alteration_refused(alteration, &refusal.to_string());
+            warn!(flow = %flow.name, topic = %alteration.target, "configs not changed: {refusal}");
+        }
+    }
+    Ok(again)
+}
+
+/// Takes up every partition that is not taken up yet.
+async fn take_up(flow: &Arc<Flow>, topics: &[MirroredTopic]) -> Result<(), ClientError> {
+    let mut fresh = Vec::new();
+    for topic in topics {
+        for partition in 0..topic.partitions {
+            let source = TopicPartition { topic: topic.source.clone(), partition };
+            if flow.cells.get(&source).is_none() {
+                fresh.push((topic, source));
+            }
+        }
+    }
+    if fresh.is_empty() {
+        return Ok(());
+    }
+    let names: BTreeSet<TopicName> = fresh.iter().map(|(topic, _)| topic.target.clone()).collect();
+    let names: Vec<TopicName> = names.into_iter().collect();
+    let limits: BTreeMap<TopicName, usize> = configs(&flow.target, &names)
+        .await?
+        .into_iter()
+        .filter_map(|(topic, entries)| Some((topic, batch_bytes(&entries)?)))
+        .collect();
+    let mut new = Vec::new();
+    for (topic, source) in fresh {
+        let target = TopicPartition { topic: topic.target.clone(), partition: source.partition };
+        let key = key(flow, topic, source.partition);
+        let setup = setup(flow, topic, limits.get(&topic.target).copied());
+        let stored = flow.stored.lock().partitions.get(&key).cloned();
+        match stored {
+            Some(stored) if stored.position.is_some() || stored.damaged.is_some() => {
+                let copier = restore(flow, &source, setup, &stored);
+                insert(flow, topic, key, (source, target), copier, true);
+            }
+            Some(_) | None => new.push((topic, key, source, target, setup)),
+        }
+    }
+    begin(flow, new).await
+}
+
+type New<'a> = (&'a MirroredTopic, PartitionKey, TopicPartition, TopicPartition, Setup);
+
+/// Takes up partitions of which nothing was copied: reading begins at the source's start (or end,
+/// by `auto.offset.reset`), writing at the target's end, which must be its start.
+async fn begin(flow: &Arc<Flow>, new: Vec<New<'_>>) -> Result<(), ClientError> {
+    if new.is_empty() {
+        return Ok(());
+    }
+    let latest = flow.config.source_consumer.get("auto.offset.reset").is_some_and(|value| value == "latest");
+    let spec = if latest { OffsetSpec::Latest } else { OffsetSpec::Earliest };
+    let sources: Vec<_> = new.iter().map(|(_, _, source, ..)| (source.clone(), spec)).collect();
+    let targets: Vec<_> = new
+        .iter()
+        .flat_map(|(_, _, _, target, _)| {
+            [(target.clone(), OffsetSpec::Earliest), (target.clone(), OffsetSpec::Latest)]
+        })
+        .collect();
+    let isolation = twinlog_client::Isolation::ReadUncommitted;
+    let starts = flow.source.list_offsets(&sources, isolation).await?;
+    let ends = flow.target.list_offsets(&targets, isolation).await?;
+    for ((index, start), (topic, key, source, target, setup)) in
+        starts.into_iter().enumerate().zip(new)
+    {
+        let bounds = (ends.get(2 * index).map(|one| &one.1), ends.get(2 * index + 1).map(|one| &one.1));
+        let (Ok(start), (Some(Ok(low)), Some(Ok(high)))) = (start.1, bounds) else {
+            // Not answered for this partition yet: the next look asks again.
+            continue;
+        };
+        let origin = TargetOffset(high.offset);
+        let mut copier = Copier::new(setup, flow.producer, SourceOffset(start.offset), origin);
+        if low.offset != high.offset {
+            let records = high.offset - low.offset;
+            copier.stop(Stop {
+                code: Code::TargetNotEmpty,
+                reason: format!(
+                    "{target} on {} holds offsets {} to {} ({records}) that no state of twinlog explains; nothing is written to it",
+                    flow.name.target, low.offset, high.offset - 1
+                ),
+                range: None,
+                passing: false,
+            });
+        }
+        insert(flow, topic, key, (source, target), copier, false);
+    }
+    Ok(())
+}
+
+fn restore(
+    flow: &Flow,
+    source: &TopicPartition,
+    setup: Setup,
+    stored: &state::PartitionState,
+) -> Copier {
+    let refused = |setup, why: &str| {
+        let mut copier = Copier::new(setup, flow.producer, SourceOffset(0), TargetOffset(0));
+        copier.stop(state::corrupt(source, why));
+        copier
+    };
+    let Some(position) = &stored.position else {
+        return refused(setup, stored.damaged.as_deref().unwrap_or("it has no position"));
+    };
+    if let Some(damaged) = &stored.damaged {
+        return refused(setup, damaged);
+    }
+    match stored.map(position) {
+        Ok(map) => Copier::restore(setup, position, map),
+        Err(error) => refused(setup, &error.to_string()),
+    }
+}
+
+fn insert(
+    flow: &Arc<Flow>,
+    topic: &MirroredTopic,
+    key: PartitionKey,
+    (source, target): (TopicPartition, TopicPartition),
+    copier: Copier,
+    compare: bool,
+) {
+    flow.options.claims.claim(&flow.name, &target.topic);
+    let shard = flow.shard_of(&target);
+    let cell = Cell::new(
+        key,
+        (source, topic.source_id),
+        (target, topic.target_id),
+        shard,
+        copier,
+        compare,
+        flow.now_ms(),
+    );
+    info!(flow = %flow.name, partition = %cell.source, target = %cell.target, "taken up");
+    flow.cells.insert(cell.clone());
+    flow.stopped(&cell);
+    flow.moved(&cell);
+}
+
+fn key(flow: &Flow, topic: &MirroredTopic, partition: i32) -> PartitionKey {
+    PartitionKey {
+        source_cluster: flow.pair.0.clone(),
+        target_cluster: flow.pair.1.clone(),
+        source_topic: topic.source_id,
+        target_topic: topic.target_id,
+        generation: 0,
+        partition,
+    }
+}
+
+fn setup(flow: &Flow, topic: &MirroredTopic, batch_bytes: Option<usize>) -> Setup {
+    let mut limits = Limits { queue_bytes: flow.options.partition_bytes, ..Limits::default() };
+    if let Some(bytes) = batch_bytes {
+        limits.batch_bytes = bytes;
+    }
+    Setup {
+        source_topic: topic.source.clone(),
+        target_topic: topic.target.clone(),
+        limits,
+        drop_aborted: flow.config.isolation == twinlog_mirror::Isolation::ReadCommitted,
+        recompress: flow
+            .config
+            .producer_compression
+            .as_deref()
+            .and_then(twinlog_batch::Codec::from_name),
+    }
+}

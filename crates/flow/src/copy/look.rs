@@ -1,0 +1,294 @@
+//! Recovery: what the target's tail says about the batches whose answers are unclear.
+//!
+//! The log decides. A batch of ours in the tail is recognised by producer id, epoch and sequence;
+//! the sequence gives the number of its first record, and with it everything else.
+
+use twinlog_types::{
+    Code, LeaderEpoch, ProducerEpoch, ProducerId, Sequence, SourceOffset, TargetOffset,
+};
+
+use super::{Copier, Phase, Stop};
+
+/// From where the tail must be read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LookFrom {
+    /// One past the last acknowledged record.
+    pub acknowledged_end: TargetOffset,
+    /// The newest leader epoch under which the target was looked at; -1 when none.
+    pub newest_epoch: LeaderEpoch,
+}
+
+/// One batch of the target's tail, by its head.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TailBatch {
+    /// Its first offset.
+    pub base: TargetOffset,
+    /// The offset after its last.
+    pub next: TargetOffset,
+    /// Who wrote it.
+    pub producer_id: ProducerId,
+    /// In which epoch.
+    pub producer_epoch: ProducerEpoch,
+    /// The sequence of its first record; negative without a producer.
+    pub base_sequence: i32,
+    /// How many records it was written with.
+    pub count: u32,
+}
+
+/// The end of the target's log, read from its leader while nothing else moved.
+#[derive(Clone, Debug)]
+pub struct Tail {
+    /// The leader epoch under which all of it was read.
+    pub leader_epoch: LeaderEpoch,
+    /// The log's first offset.
+    pub log_start: TargetOffset,
+    /// The log's end; everything before it is replicated.
+    pub log_end: TargetOffset,
+    /// Up to here the log is the one we knew, as far as leader epochs tell. At most
+    /// [`LookFrom::acknowledged_end`].
+    pub agreed: TargetOffset,
+    /// The last sequence that the leader remembers of our producer id, where it does.
+    pub last_sequence: Option<i32>,
+    /// The batches from `agreed` on, in order.
+    pub batches: Vec<TailBatch>,
+}
+
+/// What a look found.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Looked {
+    /// Records found stored without a usable answer.
+    pub found: u64,
+    /// Acknowledged records that the target has lost: from, and up to but not including. They
+    /// are copied again.
+    pub lost: Option<(TargetOffset, TargetOffset)>,
+    /// The broker has no state of our producer although records were written: only the look
+    /// protects against doubles.
+    pub not_fenced: bool,
+    /// Nothing stands in the way of sending.
+    pub resumed: bool,
+}
+
+impl Copier {
+    /// Where to look from, once every sent batch is answered or its connection gone. `None` while
+    /// no look is needed or answers are still due.
+    pub fn wants_look(&self) -> Option<LookFrom> {
+        let open = self.pending.iter().take(self.sent).any(|pending| !pending.settled);
+        (self.phase == Phase::Look && !open).then(|| LookFrom {
+            acknowledged_end: self.map.target_end(),
+            newest_epoch: self.target_epoch,
+        })
+    }
+
+    /// The producer whose batches a look is about.
+    pub fn producer(&self) -> super::Producer {
+        self.producer
+    }
+
+    /// The leader epoch of the target under which its tail was last looked at.
+    pub fn target_epoch(&self) -> LeaderEpoch {
+        self.target_epoch
+    }
+
+    /// Takes in the tail that [`Copier::wants_look`] asked for.
+    pub fn looked(&mut self, tail: &Tail) -> Looked {
+        let mut looked = Looked::default();
+        if self.phase != Phase::Look {
+            return looked;
+        }
+        let end_before = self.map.target_end();
+        let agreed = self.agreement(tail);
+        if agreed < end_before && self.map.acknowledged() > 0 {
+            looked.lost = Some((agreed, end_before));
+            self.cut_target(agreed);
+        }
+        if let Err(stop) = self.walk(tail, &mut looked) {
+            self.stop(stop);
+            return looked;
+        }
+        looked.not_fenced = self.map.acknowledged() > 0 && tail.last_sequence.is_none();
+        self.target_epoch = tail.leader_epoch;
+        self.fenced = tail.last_sequence.is_some();
+        self.sent = 0;
+        self.phase = Phase::Copy;
+        if self.recovering {
+            self.begin_after_recovery();
+        }
+        self.cut_front_smaller();
+        looked.resumed = self.phase == Phase::Copy;
+        looked
+    }
+
+    /// Up to where the acknowledged part of the mirror is still there.
+    fn agreement(&self, tail: &Tail) -> TargetOffset {
+        let end = self.map.target_end();
+        let mut agreed = tail.agreed.min(tail.log_end).min(end);
+        for batch in tail.batches.iter().take_while(|batch| batch.base < end) {
+            if !self.is_ours(batch) {
+                continue;
+            }
+            let count = self.count_of(batch);
+            if self.map.target_of(count) != Some(batch.base) || count >= self.map.acknowledged() {
+                break;
+            }
+            agreed = agreed.max(batch.next.min(end));
+        }
+        agreed
+    }
+
+    fn is_ours(&self, batch: &TailBatch) -> bool {
+        batch.producer_id == self.producer.id
+            && batch.producer_epoch == self.producer.epoch
+            && batch.base_sequence >= 0
+            && batch.count > 0
+    }
+
+    fn count_of(&self, batch: &TailBatch) -> u64 {
+        Sequence::from_wire(batch.base_sequence)
+            .unwrap_or_default()
+            .count_near(self.map.acknowledged())
+    }
+
+    /// The target lost what lay at and after `end`: it is copied again from the source.
+    fn cut_target(&mut self, end: TargetOffset) {
+        let count = self.map.count_of_target(end).unwrap_or(0).min(self.map.acknowledged());
+        let unchanged = self.map.cut(count);
+        self.runs_taken_back(unchanged);
+        self.acknowledged_epoch = -1;
+        self.forget_pending();
+        self.must_store = true;
+    }
+
+    /// Goes through what lies behind the acknowledged end.
+    fn walk(&mut self, tail: &Tail, looked: &mut Looked) -> Result<(), Stop> {
+        let end = self.map.target_end();
+        for batch in tail.batches.iter().filter(|batch| batch.base >= end) {
+            if !self.is_ours(batch) {
+                self.foreign_records += batch.next.since(batch.base);
+                continue;
+            }
+            let count = self.count_of(batch);
+            let acknowledged = self.map.acknowledged();
+            if count < acknowledged {
+                self.doubled_records += u64::from(batch.count);
+                continue;
+            }
+            if count > acknowledged && !self.trimmed_away(tail, count, batch.base) {
+                return Err(self.not_ours(batch, count));
+            }
+            if self.recovering {
+                self.found_by_map(batch, count)?;
+            } else {
+                self.found_by_queue(batch, count)?;
+            }
+            looked.found += u64::from(batch.count);
+        }
+        self.settle_trimmed(tail, looked)
+    }
+
+    /// Whether a jump in the sequence is only what retention removed on the target: as many
+    /// records as offsets.
+    fn trimmed_away(&self, tail: &Tail, count: u64, base: TargetOffset) -> bool {
+        let end = self.map.target_end();
+        tail.log_start > end
+            && base.since(end) == count - self.map.acknowledged()
+            && self.recovering
+            && self.map.source_of(count).is_some()
+    }
+
+    /// Nothing of ours is left in a tail that goes on behind our end: the broker's memory of our
+    /// last sequence decides how much of it was ours.
+    fn settle_trimmed(&mut self, tail: &Tail, looked: &mut Looked) -> Result<(), Stop> {
+        let end = self.map.target_end();
+        if !(self.recovering && tail.log_start > end && looked.found == 0) {
+            return Ok(());
+        }
+        let acknowledged = self.map.acknowledged();
+        let remembered = tail
+            .last_sequence
+            .and_then(Sequence::from_wire)
+            .map(|last| last.count_near(acknowledged) + 1);
+        let trimmed = tail.log_start.since(end);
+        match remembered {
+            Some(count) if count == acknowledged + trimmed => {
+                let source = self.source_behind(count).ok_or_else(|| self.unexplained(tail))?;
+                self.map.acknowledge(count, source);
+                looked.found += trimmed;
+                Ok(())
+            }
+            Some(count) if count <= acknowledged => Ok(()),
+            _ => Err(self.unexplained(tail)),
+        }
+    }
+
+    fn unexplained(&self, tail: &Tail) -> Stop {
+        Stop {
+            code: Code::TargetNotEmpty,
+            reason: format!(
+                "{}: the log goes on from {} to {} behind what the stored position explains, and its records are gone",
+                self.setup.target_topic,
+                self.map.target_end(),
+                tail.log_end
+            ),
+            range: None,
+            passing: false,
+        }
+    }
+
+    fn source_behind(&self, count: u64) -> Option<SourceOffset> {
+        self.map.source_of(count.checked_sub(1)?).map(|source| source.plus(1))
+    }
+
+    /// A former owner wrote it: its runs are durable, so the map knows its records.
+    fn found_by_map(&mut self, batch: &TailBatch, count: u64) -> Result<(), Stop> {
+        let next = count + u64::from(batch.count);
+        let Some(source) = self.source_behind(next) else {
+            return Err(self.not_ours(batch, count));
+        };
+        if self.map.target_of(count) != Some(batch.base) {
+            let Some(first) = self.map.source_of(count) else {
+                return Err(self.not_ours(batch, count));
+            };
+            let run = twinlog_offsets::RunStart { count, source: first, target: batch.base };
+            let unchanged = self.map.shift(run);
+            self.runs_taken_back(unchanged);
+        }
+        self.map.acknowledge(next, source);
+        self.acknowledged_epoch = -1;
+        Ok(())
+    }
+
+    /// It must be the oldest batch of ours that waits.
+    fn found_by_queue(&mut self, batch: &TailBatch, count: u64) -> Result<(), Stop> {
+        let matches = self
+            .pending
+            .front()
+            .is_some_and(|front| front.base_count == count && front.count == batch.count);
+        if !matches || self.sent == 0 {
+            return Err(self.not_ours(batch, count));
+        }
+        if self.map.target_of(count) != Some(batch.base) {
+            self.shift_front(batch.base);
+        }
+        self.acknowledge_front();
+        Ok(())
+    }
+
+    fn not_ours(&self, batch: &TailBatch, count: u64) -> Stop {
+        Stop {
+            code: Code::OwnedElsewhere,
+            reason: format!(
+                "{}: offset {} holds our record {count}, which this process did not write: another one copies this partition",
+                self.setup.target_topic, batch.base
+            ),
+            range: None,
+            passing: true,
+        }
+    }
+
+    /// The tail told how far the former owner came; what it planned beyond is planned anew.
+    fn begin_after_recovery(&mut self) {
+        self.recovering = false;
+        self.forget_pending();
+        self.must_store = true;
+    }
+}

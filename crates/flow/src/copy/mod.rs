@@ -1,0 +1,440 @@
+//! Copies one source partition to one target partition.
+//!
+//! [`Copier`] is handed what was fetched and what was answered, and says what to fetch, what to
+//! send, what to store and when the target's tail must be looked at.
+//!
+//! Does not: talk to brokers, read clocks, create topics, find leaders, commit groups.
+//!
+//! # Invariants
+//!
+//! 1. Content is a function of the sequence: the n-th record copied is the n-th record that may be
+//!    copied from the source. `acknowledged <= sent <= planned`, in records.
+//! 2. A batch keeps its cut until it is acknowledged, and at most
+//!    [`Limits::unacknowledged`] batches are unacknowledged.
+//! 3. Nothing is sent after an unclear answer until the target's tail was looked at.
+//! 4. A run of the map that starts behind a hole is durable before its first record is sent.
+//! 5. Every answered base offset is compared with the expected one.
+//! 6. While the target's leader has no state of our producer (the first batch; history whose
+//!    state expired) only one batch is unacknowledged: a leader without state takes any sequence.
+//! 7. A stopped partition holds no fetched bytes.
+//!
+//! # References
+//!
+//! Record batch format v2; KIP-98 (sequences, markers); KIP-101 and KIP-320 (leader epochs);
+//! KIP-227 (fetch).
+
+mod intake;
+mod look;
+mod send;
+mod store;
+#[cfg(test)]
+mod tests;
+
+use std::any::Any;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use twinlog_batch::{Batch, Codec, Outgoing, Record};
+use twinlog_offsets::OffsetMap;
+use twinlog_offsets::state::Position;
+use twinlog_types::{
+    Code, LeaderEpoch, ProducerEpoch, ProducerId, SourceOffset, TargetOffset, TopicName,
+};
+
+pub use look::{LookFrom, Looked, Tail, TailBatch};
+pub use send::{Answer, Sending};
+pub use store::StateWrite;
+
+/// Whatever must stay accounted for while fetched bytes are held; dropped with the last of them.
+pub type Keep = Arc<dyn Any + Send + Sync>;
+
+/// Bounds of one partition's copy.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Fetched bytes that may wait; a fetch is not asked for above it.
+    pub queue_bytes: usize,
+    /// Batches that may be unacknowledged; brokers recognise five.
+    pub unacknowledged: usize,
+    /// Largest batch the target takes (`max.message.bytes`, head included).
+    pub batch_bytes: usize,
+    /// Records above which a batch is split: a broker makes one object per record.
+    pub batch_records: u32,
+    /// Batches smaller than this are merged with their neighbours when a backlog waits.
+    pub merge_below: usize,
+    /// Merged batches are filled up to about this size.
+    pub merge_to: usize,
+    /// Most bytes that the records of one batch may decompress to.
+    pub decode_bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            queue_bytes: 4 << 20,
+            unacknowledged: 5,
+            batch_bytes: 1_048_588,
+            batch_records: 250_000,
+            merge_below: 4 << 10,
+            merge_to: 256 << 10,
+            decode_bytes: 256 << 20,
+        }
+    }
+}
+
+/// Who appends: the producer id and epoch of the durable state.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Producer {
+    /// As `InitProducerId` handed it out once.
+    pub id: ProducerId,
+    /// Its epoch.
+    pub epoch: ProducerEpoch,
+}
+
+/// What a partition's copy is set up with.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// The topic that is read, for messages and the durable position.
+    pub source_topic: TopicName,
+    /// The topic that is written.
+    pub target_topic: TopicName,
+    /// Bounds.
+    pub limits: Limits,
+    /// Whether aborted records are left out (they are under `read_committed`).
+    pub drop_aborted: bool,
+    /// Recompress to this codec; batches keep theirs when absent.
+    pub recompress: Option<Codec>,
+}
+
+/// Why a partition does not go on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Stop {
+    /// The finding.
+    pub code: Code,
+    /// What happened, to what.
+    pub reason: String,
+    /// The source offsets concerned: from, and up to but not including.
+    pub range: Option<(SourceOffset, SourceOffset)>,
+    /// Whether it may be tried again by itself later (a right may come back; a lost record not).
+    pub passing: bool,
+}
+
+/// A range of the source that was answered, as the fetch gave it.
+#[derive(Clone)]
+pub struct Fetched {
+    /// The offset that was asked for.
+    pub from: SourceOffset,
+    /// Batches, the first of which contains the asked offset; the last may be cut off.
+    pub records: Bytes,
+    /// Aborted transactions that overlap the range: producer id and first offset.
+    pub aborted: Vec<(ProducerId, SourceOffset)>,
+    /// Held for as long as any of the bytes are.
+    pub keep: Keep,
+}
+
+/// Where the next fetch of the source begins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FetchFrom {
+    /// The first offset wanted.
+    pub offset: SourceOffset,
+    /// The leader epoch of the last batch before it; -1 when unknown.
+    pub last_epoch: LeaderEpoch,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Phase {
+    /// The target's tail must be looked at before anything is sent.
+    Look,
+    Copy,
+    Stopped(Stop),
+}
+
+enum Content {
+    Pass(Batch),
+    Records(Vec<Record>, Codec),
+}
+
+/// A batch on its way: fetched, perhaps sent, not acknowledged.
+struct Pending {
+    content: Content,
+    /// The first record's number among all records copied.
+    base_count: u64,
+    count: u32,
+    /// The source offset after its last record, or after the batch it came from.
+    next_source: SourceOffset,
+    source_epoch: LeaderEpoch,
+    /// So many runs of the map must be durable before it is sent.
+    runs_needed: usize,
+    bytes: usize,
+    /// The cut, once made: it stays until acknowledged.
+    outgoing: Option<Outgoing>,
+    /// An answer came for the last sending.
+    settled: bool,
+    /// The target refused it for its size: cut it anew after the next look.
+    too_large: bool,
+    keep: Vec<Keep>,
+}
+
+/// The state machine of one partition.
+pub struct Copier {
+    setup: Setup,
+    producer: Producer,
+    map: OffsetMap,
+    phase: Phase,
+    fetch_position: SourceOffset,
+    fetch_epoch: LeaderEpoch,
+    acknowledged_epoch: LeaderEpoch,
+    /// The target's leader epoch under which its tail was last looked at.
+    target_epoch: LeaderEpoch,
+    planned_count: u64,
+    pending: VecDeque<Pending>,
+    /// So many of `pending`, from the front, are sent.
+    sent: usize,
+    queue_bytes: usize,
+    /// The map holds runs that a former owner planned; the tail decides how far they were used.
+    recovering: bool,
+    start: SourceOffset,
+    origin: TargetOffset,
+    durable_runs: usize,
+    /// The target's leader knows our producer: it refuses a batch whose forerunner is missing.
+    fenced: bool,
+    /// Nothing is sent before the state was written once more.
+    must_store: bool,
+    /// Runs were taken back while a write of the state was under way.
+    runs_changed: bool,
+    storing: Option<store::Stored>,
+    stored: Option<store::Stored>,
+    /// Stops the partition once everything taken in before was acknowledged.
+    ends: Option<Stop>,
+    foreign_records: u64,
+    doubled_records: u64,
+}
+
+impl Copier {
+    /// A partition of which nothing was copied yet: reading begins at `start`, the first record
+    /// lands at `origin`, the target's log end.
+    pub fn new(
+        setup: Setup,
+        producer: Producer,
+        start: SourceOffset,
+        origin: TargetOffset,
+    ) -> Self {
+        let mut map = OffsetMap::new(start);
+        map.set_origin(origin);
+        Self::with(setup, producer, map, start, origin)
+    }
+
+    /// A partition that a former owner copied up to `position` at least. `map` is what
+    /// [`OffsetMap::restore`] made of the position and its segments.
+    pub fn restore(setup: Setup, position: &Position, map: OffsetMap) -> Self {
+        let producer = Producer { id: position.producer_id, epoch: position.producer_epoch };
+        let runs = map.runs();
+        let mut copier = Self::with(setup, producer, map, position.start, position.origin);
+        copier.recovering = true;
+        copier.durable_runs = runs;
+        copier.target_epoch = position.target_epochs.last().map_or(-1, |&(epoch, _)| epoch);
+        copier.fetch_epoch = position.source_epoch;
+        copier.acknowledged_epoch = position.source_epoch;
+        copier
+    }
+
+    fn with(
+        setup: Setup,
+        producer: Producer,
+        map: OffsetMap,
+        start: SourceOffset,
+        origin: TargetOffset,
+    ) -> Self {
+        Self {
+            setup,
+            producer,
+            phase: Phase::Look,
+            fetch_position: map.copied_to(),
+            fetch_epoch: -1,
+            acknowledged_epoch: -1,
+            target_epoch: -1,
+            planned_count: map.acknowledged(),
+            pending: VecDeque::new(),
+            sent: 0,
+            queue_bytes: 0,
+            recovering: false,
+            start,
+            origin,
+            durable_runs: 0,
+            fenced: false,
+            must_store: true,
+            runs_changed: false,
+            storing: None,
+            stored: None,
+            ends: None,
+            foreign_records: 0,
+            doubled_records: 0,
+            map,
+        }
+    }
+
+    /// The offset map, for translating.
+    pub fn map(&self) -> &OffsetMap {
+        &self.map
+    }
+
+    /// Why it does not go on, where it does not.
+    pub fn stopped(&self) -> Option<&Stop> {
+        match &self.phase {
+            Phase::Stopped(stop) => Some(stop),
+            Phase::Look | Phase::Copy => None,
+        }
+    }
+
+    /// Whether the map tells how far the copy is: after a restart only once the tail was looked at.
+    pub fn is_settled(&self) -> bool {
+        !self.recovering
+    }
+
+    /// Whether it copies (as opposed to waiting for a look, or being stopped).
+    pub fn copying(&self) -> bool {
+        self.phase == Phase::Copy
+    }
+
+    /// Fetched bytes that wait to be acknowledged.
+    pub fn queue_bytes(&self) -> usize {
+        self.queue_bytes
+    }
+
+    /// Records in the mirror that are not ours, seen since this owner began.
+    pub fn foreign_records(&self) -> u64 {
+        self.foreign_records
+    }
+
+    /// Records of ours that stand in the mirror twice, seen since this owner began.
+    pub fn doubled_records(&self) -> u64 {
+        self.doubled_records
+    }
+
+    /// The target's limit on a batch changed.
+    pub fn set_batch_bytes(&mut self, bytes: usize) {
+        self.setup.limits.batch_bytes = bytes;
+    }
+
+    /// Where to fetch from; `None` while the queue is full or nothing may be sent.
+    pub fn wants_fetch(&self) -> Option<FetchFrom> {
+        let room = self.queue_bytes < self.setup.limits.queue_bytes;
+        (self.phase == Phase::Copy && room && self.ends.is_none())
+            .then_some(FetchFrom { offset: self.fetch_position, last_epoch: self.fetch_epoch })
+    }
+
+    /// Ends the copy of this partition. What was fetched and not acknowledged is given up.
+    pub fn stop(&mut self, stop: Stop) {
+        self.phase = Phase::Stopped(stop);
+        self.forget_pending();
+    }
+
+    /// Ends the copy once what was taken in so far is acknowledged: it is sound, and copied.
+    fn stop_behind_pending(&mut self, stop: Stop) {
+        if self.pending.is_empty() {
+            self.stop(stop);
+        } else {
+            self.ends.get_or_insert(stop);
+        }
+    }
+
+    /// Tries a stopped partition again, from a look at the target's tail.
+    pub fn retry(&mut self) {
+        if matches!(self.phase, Phase::Stopped(_)) {
+            self.phase = Phase::Look;
+        }
+    }
+
+    /// The source says that `from`, the fetched offset, is outside of its log
+    /// `[log_start, log_end)`.
+    pub fn source_out_of_range(
+        &mut self,
+        from: SourceOffset,
+        log_start: SourceOffset,
+        log_end: SourceOffset,
+    ) {
+        let position = self.fetch_position;
+        if from != position || self.phase != Phase::Copy {
+            return;
+        }
+        if position < log_start && self.map.runs() == 0 {
+            // Nothing was read yet: the first record is simply a later one.
+            self.start = log_start;
+            self.fetch_position = log_start;
+            self.map = OffsetMap::new(log_start);
+            self.map.set_origin(self.origin);
+            return;
+        }
+        let topic = &self.setup.source_topic;
+        let stop = if position < log_start {
+            Stop {
+                code: Code::SourceGap,
+                reason: format!(
+                    "{topic}: offsets {position} to {} were deleted on the source before they were copied",
+                    log_start.0 - 1
+                ),
+                range: Some((position, log_start)),
+                passing: false,
+            }
+        } else {
+            Stop {
+                code: Code::SourceTruncated,
+                reason: format!(
+                    "{topic}: the source's log ends at {log_end}, but was already read up to {position}"
+                ),
+                range: Some((log_end, position)),
+                passing: false,
+            }
+        };
+        self.stop_behind_pending(stop);
+    }
+
+    /// The source says that its log left the one we read up to `from` at `end`, the end of
+    /// `epoch`.
+    pub fn source_diverged(&mut self, from: SourceOffset, epoch: LeaderEpoch, end: SourceOffset) {
+        let position = self.fetch_position;
+        if from != position || self.phase != Phase::Copy {
+            return;
+        }
+        self.stop_behind_pending(Stop {
+            code: Code::SourceTruncated,
+            reason: format!(
+                "{}: the source lost offsets {end} to {} after they were read (its epoch {epoch} ends at {end})",
+                self.setup.source_topic,
+                position.0 - 1
+            ),
+            range: Some((end, position)),
+            passing: false,
+        });
+    }
+
+    /// Gives up what is not acknowledged; fetching begins again behind the acknowledged part.
+    fn forget_pending(&mut self) {
+        self.pending.clear();
+        self.ends = None;
+        self.sent = 0;
+        self.queue_bytes = 0;
+        self.planned_count = self.map.acknowledged();
+        let unchanged = self.map.cut(self.planned_count);
+        self.runs_taken_back(unchanged);
+        self.fetch_position = self.map.copied_to();
+        self.fetch_epoch = self.acknowledged_epoch;
+    }
+
+    /// Only the first `runs` runs are as they were written; a write under way may hold more.
+    fn runs_taken_back(&mut self, runs: usize) {
+        if runs < self.map.runs() || runs < self.durable_runs {
+            self.durable_runs = self.durable_runs.min(runs);
+            self.runs_changed = true;
+        }
+    }
+
+    fn target_of_planned(&self) -> TargetOffset {
+        let ahead = self.planned_count - self.map.acknowledged();
+        match self.map.last() {
+            // Planned runs may have been shifted by foreign records: the newest one counts.
+            Some(last) => last.target.plus(self.planned_count - last.count),
+            None => self.origin.plus(ahead),
+        }
+    }
+}

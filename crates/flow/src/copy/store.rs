@@ -1,0 +1,94 @@
+//! What of the partition's state must be written, and what is allowed once it is.
+
+use bytes::Bytes;
+use twinlog_offsets::state::Position;
+use twinlog_types::SourceOffset;
+
+use super::{Copier, Phase};
+
+/// What the durable state said, as of one write.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Stored {
+    count: u64,
+    copied_to: SourceOffset,
+    runs: usize,
+}
+
+/// One write of a partition's state: all of it goes into one transaction.
+#[derive(Clone, Debug)]
+pub struct StateWrite {
+    /// The position; `written_ms` is the writer's to fill in.
+    pub position: Position,
+    /// Segments of the map that changed: number and content.
+    pub segments: Vec<(u32, Bytes)>,
+}
+
+impl Copier {
+    /// Whether something waits for the state to be written: a batch behind a hole, or a first
+    /// write.
+    pub fn store_urgently(&self) -> bool {
+        self.storing.is_none()
+            && self.phase == Phase::Copy
+            && (self.must_store
+                || self
+                    .pending
+                    .get(self.sent)
+                    .is_some_and(|pending| pending.runs_needed > self.durable_runs))
+    }
+
+    /// Whether the durable state is behind.
+    pub fn store_wanted(&self) -> bool {
+        self.storing.is_none() && (self.must_store || self.stored != Some(self.now()))
+    }
+
+    /// What to write; `None` when a write is under way or nothing changed.
+    pub fn take_state(&mut self) -> Option<StateWrite> {
+        if !self.store_wanted() || self.recovering {
+            return None;
+        }
+        let now = self.now();
+        self.storing = Some(now);
+        self.runs_changed = false;
+        let position = Position {
+            source_topic: self.setup.source_topic.clone(),
+            target_topic: self.setup.target_topic.clone(),
+            producer_id: self.producer.id,
+            producer_epoch: self.producer.epoch,
+            start: self.start,
+            origin: self.origin,
+            count: now.count,
+            copied_to: now.copied_to,
+            target_end: self.map.target_end(),
+            runs: now.runs as u32,
+            source_epoch: self.acknowledged_epoch,
+            target_epochs: vec![(self.target_epoch, self.map.target_end())],
+            written_ms: 0,
+        };
+        Some(StateWrite { position, segments: self.map.segments_since(self.durable_runs) })
+    }
+
+    /// The write that [`Copier::take_state`] gave is durable.
+    pub fn state_stored(&mut self) {
+        if let Some(stored) = self.storing.take() {
+            self.stored = Some(stored);
+            // A cut or a shift in the meantime took some of these runs back.
+            if !self.runs_changed {
+                self.durable_runs = self.durable_runs.max(stored.runs);
+                self.must_store = false;
+            }
+        }
+    }
+
+    /// The write failed, or it is unclear whether it happened: it is taken again.
+    pub fn state_not_stored(&mut self) {
+        self.storing = None;
+    }
+
+    fn now(&self) -> Stored {
+        Stored {
+            count: self.map.acknowledged(),
+            copied_to: self.map.copied_to(),
+            runs: self.map.runs(),
+        }
+    }
+}
