@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use support::filled;
 use twinlog_protocol::messages::{
     ApiVersionsRequest, FetchRequest, FetchResponse, FindCoordinatorRequest, InitProducerIdRequest,
+    TransactionalId,
     fetch_response::{FetchableTopicResponse, PartitionData},
 };
 use twinlog_protocol::{
@@ -116,10 +117,7 @@ fn a_field_that_the_version_lacks_is_an_error_and_not_silence() {
 
 #[test]
 fn a_nullable_field_is_empty_and_not_null_by_default() {
-    assert_eq!(
-        InitProducerIdRequest::default().transactional_id,
-        Some("".into()).map(twinlog_protocol::messages::TransactionalId)
-    );
+    assert_eq!(InitProducerIdRequest::default().transactional_id, Some(TransactionalId("".into())));
 }
 
 #[test]

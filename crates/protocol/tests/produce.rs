@@ -69,7 +69,9 @@ fn codec(version: i16, transactional_id: Option<&str>, batches: &[Batch]) -> Byt
 
 fn joined(parts: &[Bytes]) -> Bytes {
     let mut joined = BytesMut::new();
-    parts.iter().for_each(|part| joined.extend_from_slice(part));
+    for part in parts {
+        joined.extend_from_slice(part);
+    }
     joined.freeze()
 }
 

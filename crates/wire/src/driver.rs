@@ -33,7 +33,8 @@ pub(crate) async fn drive(
     let _end = EndOnDrop(Arc::clone(&shared));
     let (reader, mut writer) = tokio::io::split(stream);
     let failure = tokio::select! {
-        // What has been answered counts as answered, however late it is looked at.
+        // Reading first: what has been answered counts as answered, even when the peer has gone
+        // and writing fails. Reading cannot crowd out writing, as only what was asked is answered.
         biased;
         failure = read_answers(&shared, reader) => failure,
         failure = write_requests(&mut writer, requests) => failure,
@@ -87,6 +88,8 @@ async fn read_frame<R: AsyncRead + Unpin>(
     if length > bytes_max {
         return Err(Failure::FrameTooLarge(length));
     }
+    // One allocation, so that nothing is copied while a large Fetch answer grows. A peer that only
+    // claims a length costs address space: pages are taken as bytes arrive.
     let mut frame = BytesMut::with_capacity(length);
     while frame.len() < length {
         let left = length - frame.len();
