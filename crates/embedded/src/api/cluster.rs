@@ -1,0 +1,197 @@
+//! `ApiVersions`, `Metadata`, `DescribeCluster`.
+
+use std::collections::BTreeMap;
+
+use twinlog_protocol::ApiKey;
+use twinlog_protocol::messages::api_versions_response::{
+    ApiVersion, FinalizedFeatureKey, SupportedFeatureKey,
+};
+use twinlog_protocol::messages::describe_cluster_response::DescribeClusterBroker;
+use twinlog_protocol::messages::metadata_response::{
+    MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic,
+};
+use twinlog_protocol::messages::*;
+
+use super::id;
+use crate::code::{NONE, UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, UNSUPPORTED_VERSION};
+use crate::options::KafkaVersion;
+use crate::server::Call;
+use crate::state::{State, Topic};
+
+const LEADER_NOT_AVAILABLE: i16 = 5;
+/// What brokers answer where nobody asked which operations are allowed.
+const NOT_ASKED: i32 = i32::MIN;
+
+fn keys(version: KafkaVersion) -> Vec<ApiVersion> {
+    let key = |&api: &ApiKey| {
+        let range = version.versions(api)?;
+        let key = ApiVersion::default().with_api_key(api.key());
+        Some(key.with_min_version(range.min).with_max_version(range.max))
+    };
+    ApiKey::ALL.iter().filter_map(key).collect()
+}
+
+/// KIP-511: the answer to a version nobody knows, in version 0.
+pub(crate) fn unknown_api_versions(call: &Call) -> ApiVersionsResponse {
+    let version = call.cluster.with(|state| state.options.version);
+    ApiVersionsResponse::default().with_error_code(UNSUPPORTED_VERSION).with_api_keys(keys(version))
+}
+
+pub(crate) fn api_versions(call: &Call, _: ApiVersionsRequest) -> Option<ApiVersionsResponse> {
+    let version = call.cluster.with(|state| state.options.version);
+    let mut response = ApiVersionsResponse::default()
+        .with_error_code(call.refused("", -1).unwrap_or(NONE))
+        .with_api_keys(keys(version));
+    if call.version >= 3 {
+        let features: &[(&'static str, i16)] = match version {
+            KafkaVersion::V4_3 => {
+                &[("metadata.version", 30), ("transaction.version", 2), ("group.version", 1)]
+            }
+            KafkaVersion::V3_9 => &[("metadata.version", 21)],
+        };
+        let supported = |&(name, level): &(&'static str, i16)| {
+            let feature = SupportedFeatureKey::default().with_name(StrBytes::from_static_str(name));
+            feature.with_min_version(1).with_max_version(level)
+        };
+        let finalized = |&(name, level): &(&'static str, i16)| {
+            let feature = FinalizedFeatureKey::default().with_name(StrBytes::from_static_str(name));
+            feature.with_min_version_level(level).with_max_version_level(level)
+        };
+        response = response
+            .with_supported_features(features.iter().map(supported).collect())
+            .with_finalized_features_epoch(1)
+            .with_finalized_features(features.iter().map(finalized).collect());
+    }
+    Some(response)
+}
+
+/// The broker that answers as the controller.
+fn controller(state: &State) -> i32 {
+    state.brokers.iter().find(|(_, broker)| !broker.fenced).map_or(-1, |(&id, _)| id)
+}
+
+pub(crate) fn metadata(call: &Call, request: MetadataRequest) -> Option<MetadataResponse> {
+    let response = call.cluster.with(|state| {
+        let brokers =
+            state.brokers.iter().filter(|(_, broker)| !broker.fenced).map(|(&id, broker)| {
+                MetadataResponseBroker::default()
+                    .with_node_id(BrokerId(id))
+                    .with_host(string(&broker.host))
+                    .with_port(i32::from(broker.port))
+                    .with_rack(broker.rack.as_deref().filter(|_| call.version >= 1).map(string))
+            });
+        let response = MetadataResponse::default()
+            .with_brokers(brokers.collect())
+            .with_cluster_id((call.version >= 2).then(|| string(&state.options.cluster_id)))
+            .with_controller_id(BrokerId(if call.version >= 1 { controller(state) } else { -1 }));
+        // Version 0 asks for all topics with an empty list, later ones with null.
+        let all = match &request.topics {
+            None => true,
+            Some(topics) => call.version == 0 && topics.is_empty(),
+        };
+        let topics = if all {
+            state.topics.iter().map(|(name, topic)| known(call, state, name, topic)).collect()
+        } else {
+            request
+                .topics
+                .iter()
+                .flatten()
+                .map(|wanted| one(call, state, wanted.name.as_ref(), wanted.topic_id))
+                .collect()
+        };
+        response.with_topics(topics)
+    });
+    Some(response)
+}
+
+fn one(call: &Call, state: &State, name: Option<&TopicName>, uuid: Uuid) -> MetadataResponseTopic {
+    let asked = name.cloned().unwrap_or_default();
+    let by_id = id(uuid) != [0; 16];
+    match state.resolve(&asked, id(uuid)) {
+        Ok(name) => known(call, state, &name, &state.topics[&name]),
+        Err(_) => MetadataResponseTopic::default()
+            .with_error_code(if by_id { UNKNOWN_TOPIC_ID } else { UNKNOWN_TOPIC_OR_PARTITION })
+            .with_name(
+                name.cloned()
+                    .filter(|_| !by_id)
+                    .or_else(|| (call.version < 12).then(TopicName::default)),
+            )
+            .with_topic_id(if by_id { uuid } else { Uuid::nil() })
+            .with_topic_authorized_operations(NOT_ASKED),
+    }
+}
+
+fn known(call: &Call, state: &State, name: &str, topic: &Topic) -> MetadataResponseTopic {
+    if let Some(code) = call.refused(name, -1) {
+        return MetadataResponseTopic::default()
+            .with_error_code(code)
+            .with_name(Some(topic_name(name)));
+    }
+    // A broker that sleeps, or slept, answers what it knew: its own belief about who leads.
+    let beliefs: BTreeMap<usize, (Option<i32>, i32)> = if state.brokers[&call.broker].stale {
+        let belief = |(index, partition): (usize, &crate::partition::Partition)| {
+            partition.replica(call.broker).map(|replica| (index, (replica.leader, replica.epoch)))
+        };
+        topic.partitions.iter().enumerate().filter_map(belief).collect()
+    } else {
+        BTreeMap::new()
+    };
+    let ids = |brokers: &mut dyn Iterator<Item = i32>| brokers.map(BrokerId).collect::<Vec<_>>();
+    let partitions = topic.partitions.iter().enumerate().map(|(index, partition)| {
+        let (leader, epoch) =
+            beliefs.get(&index).copied().unwrap_or((partition.leader, partition.epoch));
+        let offline = partition
+            .replicas
+            .iter()
+            .map(|replica| replica.broker)
+            .filter(|broker| state.brokers[broker].fenced);
+        let mut out = MetadataResponsePartition::default()
+            .with_error_code(if leader.is_none() { LEADER_NOT_AVAILABLE } else { NONE })
+            .with_partition_index(index as i32)
+            .with_leader_id(BrokerId(leader.unwrap_or(-1)))
+            .with_replica_nodes(ids(&mut partition.replicas.iter().map(|replica| replica.broker)))
+            .with_isr_nodes(ids(&mut partition.in_sync.iter().copied()));
+        if call.version >= 5 {
+            out = out.with_offline_replicas(offline.map(BrokerId).collect());
+        }
+        if call.version >= 7 {
+            out = out.with_leader_epoch(epoch);
+        }
+        out
+    });
+    let mut out = MetadataResponseTopic::default()
+        .with_name(Some(topic_name(name)))
+        .with_partitions(partitions.collect())
+        .with_is_internal(call.version >= 1 && name.starts_with("__"));
+    if call.version >= 10 {
+        out = out.with_topic_id(Uuid::from_bytes(topic.id));
+    }
+    out
+}
+
+pub(crate) fn describe_cluster(
+    call: &Call,
+    request: DescribeClusterRequest,
+) -> Option<DescribeClusterResponse> {
+    let with_fenced = call.version >= 2 && request.include_fenced_brokers;
+    let response = call.cluster.with(|state| {
+        let brokers = state.brokers.iter().filter(|(_, broker)| with_fenced || !broker.fenced).map(
+            |(&id, broker)| {
+                let out = DescribeClusterBroker::default()
+                    .with_broker_id(BrokerId(id))
+                    .with_host(string(&broker.host))
+                    .with_port(i32::from(broker.port))
+                    .with_rack(broker.rack.as_deref().map(string));
+                if call.version >= 2 { out.with_is_fenced(broker.fenced) } else { out }
+            },
+        );
+        DescribeClusterResponse::default()
+            .with_error_code(call.refused("", -1).unwrap_or(NONE))
+            .with_error_message(None)
+            .with_cluster_id(string(&state.options.cluster_id))
+            .with_controller_id(BrokerId(controller(state)))
+            .with_brokers(brokers.collect())
+            .with_cluster_authorized_operations(NOT_ASKED)
+    });
+    Some(response)
+}

@@ -1,0 +1,38 @@
+//! What the cluster answers, one file per family of requests.
+
+mod cluster;
+mod coordinators;
+mod delete_records;
+mod fetch;
+mod group_members;
+mod group_offsets;
+mod groups;
+mod mentions;
+mod offsets;
+mod produce;
+mod topic_configs;
+mod topics;
+mod transactions;
+
+pub(crate) use cluster::{api_versions, describe_cluster, metadata, unknown_api_versions};
+pub(crate) use coordinators::find_coordinator;
+pub(crate) use delete_records::delete_records;
+pub(crate) use fetch::fetch;
+pub(crate) use group_members::{heartbeat, join_group, leave_group, sync_group};
+pub(crate) use group_offsets::{offset_commit, offset_delete, offset_fetch};
+pub(crate) use groups::{consumer_group_describe, delete_groups, describe_groups, list_groups};
+pub(crate) use mentions::Mentions;
+pub(crate) use offsets::{describe_producers, list_offsets, offset_for_leader_epoch};
+pub(crate) use produce::produce;
+pub(crate) use topic_configs::{describe_configs, incremental_alter_configs};
+pub(crate) use topics::{create_partitions, create_topics, delete_topics};
+pub(crate) use transactions::{
+    add_offsets_to_txn, add_partitions_to_txn, end_txn, init_producer_id, txn_offset_commit,
+};
+
+use twinlog_protocol::messages::Uuid;
+
+/// A topic id as a request carries it; all zero where its version has names.
+fn id(uuid: Uuid) -> [u8; 16] {
+    uuid.into_bytes()
+}

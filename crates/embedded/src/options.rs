@@ -1,0 +1,182 @@
+//! What kind of cluster to start.
+
+use std::time::Duration;
+
+use twinlog_protocol::{ApiKey, VersionRange};
+
+/// Which Kafka the cluster behaves like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KafkaVersion {
+    /// Kafka 3.9: topic ids in Fetch but not in Produce, no transaction version 2.
+    V3_9,
+    /// Kafka 4.3: topic ids everywhere, transaction version 2 (KIP-890).
+    V4_3,
+}
+
+impl KafkaVersion {
+    /// The versions of `api` that the cluster announces and serves; `None` where it serves none.
+    ///
+    /// Kafka's numbers, cut to what the codec can read. `Produce` of 4.3 is announced from 0 by
+    /// Kafka (for the sake of old librdkafka) and from 3 here.
+    pub fn versions(self, api: ApiKey) -> Option<VersionRange> {
+        use ApiKey::*;
+        let served = matches!(
+            api,
+            Produce
+                | Fetch
+                | ListOffsets
+                | Metadata
+                | OffsetCommit
+                | OffsetFetch
+                | FindCoordinator
+                | JoinGroup
+                | Heartbeat
+                | LeaveGroup
+                | SyncGroup
+                | DescribeGroups
+                | ListGroups
+                | ApiVersions
+                | CreateTopics
+                | DeleteTopics
+                | DeleteRecords
+                | InitProducerId
+                | OffsetForLeaderEpoch
+                | AddPartitionsToTxn
+                | AddOffsetsToTxn
+                | EndTxn
+                | TxnOffsetCommit
+                | DescribeConfigs
+                | CreatePartitions
+                | DeleteGroups
+                | IncrementalAlterConfigs
+                | OffsetDelete
+                | DescribeCluster
+                | DescribeProducers
+                | ConsumerGroupDescribe
+        );
+        if !served {
+            return None;
+        }
+        let mut versions = api.versions();
+        if self == Self::V3_9 {
+            let newest = match api {
+                Produce => 11,
+                Fetch => 17,
+                ListOffsets => 9,
+                Metadata => 12,
+                DescribeGroups => 5,
+                EndTxn | TxnOffsetCommit => 4,
+                DescribeCluster => 1,
+                ConsumerGroupDescribe => 0,
+                _ => versions.max,
+            };
+            versions.max = versions.max.min(newest);
+        }
+        Some(versions)
+    }
+
+    /// Whether transactions are of version 2: each one ends with a new producer epoch.
+    pub fn transaction_version_2(self) -> bool {
+        self == Self::V4_3
+    }
+
+    /// The default of `message.timestamp.after.max.ms`.
+    pub(crate) fn timestamp_after_max_ms(self) -> i64 {
+        match self {
+            Self::V3_9 => i64::MAX,
+            Self::V4_3 => 3_600_000,
+        }
+    }
+}
+
+/// How to start a cluster. `EmbeddedOptions::new("name")` gives one broker of Kafka 4.3.
+#[derive(Clone, Debug)]
+pub struct EmbeddedOptions {
+    /// The host names of the brokers are `<name>-1`, `<name>-2`, ...
+    pub name: String,
+    /// What Metadata answers as the cluster's id.
+    pub cluster_id: String,
+    /// How many brokers, with node ids from 1.
+    pub brokers: i32,
+    /// The port that all brokers announce.
+    pub port: u16,
+    /// Which Kafka to be.
+    pub version: KafkaVersion,
+    /// From here come topic ids, member ids and everything else that looks random.
+    pub seed: u64,
+    /// Replicas of a topic that does not say how many.
+    pub default_replication: i16,
+    /// Partitions of a topic that does not say how many.
+    pub default_partitions: i32,
+    /// The brokers' `min.insync.replicas`.
+    pub min_insync_replicas: usize,
+    /// The wall clock when the cluster starts; it goes on with tokio's clock.
+    pub epoch_ms: i64,
+    /// `producer.id.expiration.ms`.
+    pub producer_expiration: Duration,
+    /// `producer.id.expiration.check.interval.ms`.
+    pub producer_expiration_check: Duration,
+    /// `offsets.retention.minutes`.
+    pub offsets_retention: Duration,
+    /// `offsets.retention.check.interval.ms`.
+    pub offsets_retention_check: Duration,
+    /// `broker.session.timeout.ms`: a dead or stopped broker loses its leaderships after this time.
+    pub broker_session_timeout: Duration,
+    /// How long a new leader's high watermark stays behind its log.
+    pub leader_settles_in: Duration,
+    /// How long a broker that slept through a leader move acts on what it knew before.
+    pub stale_for: Duration,
+    /// How long a new coordinator answers `COORDINATOR_LOAD_IN_PROGRESS`.
+    pub coordinator_loads_in: Duration,
+    /// How long a new coordinator may then answer with a commit older than the newest.
+    pub coordinator_stale_for: Duration,
+    /// How long a coordinator takes to write the markers of a transaction.
+    pub markers_after: Duration,
+    /// How many requests [`requests`](crate::EmbeddedCluster::requests) remembers.
+    pub requests_kept: usize,
+    /// How many incremental fetch sessions a broker keeps.
+    pub fetch_sessions_max: usize,
+    /// `replica.selector.class=RackAwareReplicaSelector`: a consumer is sent to the replica of its
+    /// rack.
+    pub rack_aware: bool,
+}
+
+impl EmbeddedOptions {
+    /// One broker of Kafka 4.3 with default settings.
+    pub fn new(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            cluster_id: format!("{name}-cluster-id"),
+            brokers: 1,
+            port: 9092,
+            version: KafkaVersion::V4_3,
+            seed: 1,
+            default_replication: 1,
+            default_partitions: 1,
+            min_insync_replicas: 1,
+            epoch_ms: 1_767_225_600_000, // 2026-01-01
+            producer_expiration: Duration::from_hours(24),
+            producer_expiration_check: Duration::from_mins(10),
+            offsets_retention: Duration::from_hours(7 * 24),
+            offsets_retention_check: Duration::from_mins(10),
+            broker_session_timeout: Duration::from_secs(9),
+            leader_settles_in: Duration::from_millis(65),
+            stale_for: Duration::from_millis(100),
+            coordinator_loads_in: Duration::from_millis(50),
+            coordinator_stale_for: Duration::from_millis(250),
+            markers_after: Duration::from_millis(2),
+            requests_kept: 10_000,
+            fetch_sessions_max: 1_000,
+            rack_aware: false,
+        }
+    }
+
+    /// Several brokers, topics on up to three of them, two in-sync replicas needed where there are
+    /// three.
+    pub fn with_brokers(mut self, brokers: i32) -> Self {
+        self.brokers = brokers.max(1);
+        self.default_replication = self.brokers.min(3) as i16;
+        self.min_insync_replicas = if self.brokers >= 3 { 2 } else { 1 };
+        self
+    }
+}

@@ -1,0 +1,259 @@
+//! One connection: frames in, answers out, one request at a time as a broker does it, and the
+//! faults that happen on the way.
+
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::time::sleep;
+use tracing::debug;
+use twinlog_protocol::messages::*;
+use twinlog_protocol::{ApiKey, ProtocolError, RequestFrame, decode_request, encode_response};
+
+use crate::api::{self, Mentions};
+use crate::cluster::EmbeddedCluster;
+use crate::faults::{Action, Happening};
+
+/// `socket.request.max.bytes`.
+const FRAME_BYTES_MAX: usize = 104_857_600;
+
+/// One request while it is served.
+pub(crate) struct Call {
+    pub cluster: EmbeddedCluster,
+    pub broker: i32,
+    pub connection: u64,
+    pub api: ApiKey,
+    pub version: i16,
+    pub client_id: Option<String>,
+    pub happening: Option<Happening>,
+}
+
+impl Call {
+    /// The code that a planned fault puts in the place of serving this partition. For what has no
+    /// partitions, pass a topic or an empty name and -1.
+    pub(crate) fn refused(&self, topic: &str, partition: i32) -> Option<i16> {
+        self.happening.as_ref()?.code(topic, partition)
+    }
+
+    /// The code that a planned fault puts in the answer after this partition was served.
+    pub(crate) fn disowned(&self, topic: &str, partition: i32) -> Option<i16> {
+        self.happening.as_ref()?.code_after(topic, partition)
+    }
+
+    /// The throttle time that a planned fault asks for.
+    pub(crate) fn throttle(&self) -> Option<Duration> {
+        match self.happening.as_ref()?.action {
+            Action::Throttle(time) => Some(time),
+            _ => None,
+        }
+    }
+
+    fn is(&self, action: &Action) -> bool {
+        self.happening.as_ref().is_some_and(|happening| happening.action == *action)
+    }
+}
+
+/// Serves a connection to a broker until either end closes it or the broker dies.
+pub(crate) async fn serve<S>(cluster: EmbeddedCluster, broker: i32, stream: S)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let Some((mut life, connection)) = cluster.open(broker) else { return };
+    tokio::select! {
+        biased;
+        _ = life.changed() => {}
+        result = requests(&cluster, broker, connection, stream) => {
+            if let Err(reason) = result {
+                debug!(broker, connection, %reason, "connection closed");
+            }
+        }
+    }
+}
+
+/// Why a connection ends.
+#[derive(Debug, thiserror::Error)]
+enum Closed {
+    #[error("{0}")]
+    Io(#[from] std::io::Error),
+    #[error("{0}")]
+    Protocol(#[from] ProtocolError),
+    #[error("a frame of {0} bytes")]
+    Frame(i32),
+    #[error("a planned fault")]
+    Fault,
+}
+
+async fn requests<S>(
+    cluster: &EmbeddedCluster,
+    broker: i32,
+    connection: u64,
+    mut stream: S,
+) -> Result<(), Closed>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    loop {
+        let length = stream.read_i32().await?;
+        let size = usize::try_from(length).ok().filter(|&size| size <= FRAME_BYTES_MAX);
+        let frame = read_frame(&mut stream, size.ok_or(Closed::Frame(length))?).await?;
+        cluster.until_running(broker).await;
+        let frame = RequestFrame::parse(frame)?;
+        let mut call = Call {
+            cluster: cluster.clone(),
+            broker,
+            connection,
+            api: frame.api,
+            version: frame.version,
+            client_id: frame.client_id,
+            happening: None,
+        };
+        let answer = dispatch(&mut call, frame.body, frame.correlation_id).await?;
+        if let Some(Happening { action: Action::Delay(time), .. }) = &call.happening {
+            sleep(*time).await;
+        }
+        cluster.until_running(broker).await;
+        if call.is(&Action::CloseAfter) {
+            return Err(Closed::Fault);
+        }
+        let Some(answer) = answer.filter(|_| !call.is(&Action::DropAnswer)) else { continue };
+        if call.is(&Action::TruncatedFrame) {
+            stream.write_all(&answer[..answer.len() / 2]).await?;
+            stream.flush().await?;
+            return Err(Closed::Fault);
+        }
+        stream.write_all(&answer).await?;
+        stream.flush().await?;
+        if call.is(&Action::CloseBehindAnswer) {
+            return Err(Closed::Fault);
+        }
+        if let Some(time) = call.throttle() {
+            sleep(time).await; // a throttled connection is muted: nothing on it is read
+        }
+    }
+}
+
+/// Reads a frame without believing its length: memory grows with what arrives.
+async fn read_frame<S: AsyncRead + Unpin>(stream: &mut S, size: usize) -> Result<Bytes, Closed> {
+    let mut frame = BytesMut::with_capacity(size.min(64 << 10));
+    let mut body = stream.take(size as u64);
+    while frame.len() < size {
+        if body.read_buf(&mut frame).await? == 0 {
+            return Err(Closed::Io(std::io::ErrorKind::UnexpectedEof.into()));
+        }
+    }
+    Ok(frame.freeze())
+}
+
+/// Decodes, asks for faults, serves, encodes. `None`: there will be no answer.
+async fn dispatch(
+    call: &mut Call,
+    body: Bytes,
+    correlation_id: i32,
+) -> Result<Option<Bytes>, Closed> {
+    macro_rules! serve {
+        ($request:ident, $serve:expr) => {{
+            let request: $request = decode_request(body, call.version)?;
+            if !begin(call, &request).await? {
+                return Ok(None);
+            }
+            let response: Option<_> = $serve(&*call, request);
+            encode::<$request>(call, response, correlation_id)
+        }};
+        ($request:ident, await $serve:expr) => {{
+            let request: $request = decode_request(body, call.version)?;
+            if !begin(call, &request).await? {
+                return Ok(None);
+            }
+            let response: Option<_> = $serve(&*call, request).await;
+            encode::<$request>(call, response, correlation_id)
+        }};
+    }
+    let range = call.cluster.versions(call.api);
+    if call.api == ApiKey::ApiVersions {
+        // KIP-511: an unknown version is answered at version 0 with error 35.
+        if range.is_none_or(|range| !range.contains(call.version)) {
+            call.version = 0;
+            let response = api::unknown_api_versions(call);
+            return encode::<ApiVersionsRequest>(call, Some(response), correlation_id);
+        }
+    } else if range.is_none_or(|range| !range.contains(call.version)) {
+        // Kafka closes the connection without an answer.
+        return Err(Closed::Protocol(ProtocolError::UnsupportedVersion {
+            api: call.api,
+            version: call.version,
+            supported: range.unwrap_or(call.api.versions()),
+        }));
+    }
+    match call.api {
+        ApiKey::ApiVersions => serve!(ApiVersionsRequest, api::api_versions),
+        ApiKey::Metadata => serve!(MetadataRequest, api::metadata),
+        ApiKey::DescribeCluster => serve!(DescribeClusterRequest, api::describe_cluster),
+        ApiKey::Produce => serve!(ProduceRequest, await api::produce),
+        ApiKey::Fetch => serve!(FetchRequest, await api::fetch),
+        ApiKey::ListOffsets => serve!(ListOffsetsRequest, api::list_offsets),
+        ApiKey::OffsetForLeaderEpoch => {
+            serve!(OffsetForLeaderEpochRequest, api::offset_for_leader_epoch)
+        }
+        ApiKey::DescribeProducers => serve!(DescribeProducersRequest, api::describe_producers),
+        ApiKey::DeleteRecords => serve!(DeleteRecordsRequest, await api::delete_records),
+        ApiKey::CreateTopics => serve!(CreateTopicsRequest, api::create_topics),
+        ApiKey::CreatePartitions => serve!(CreatePartitionsRequest, api::create_partitions),
+        ApiKey::DeleteTopics => serve!(DeleteTopicsRequest, api::delete_topics),
+        ApiKey::DescribeConfigs => serve!(DescribeConfigsRequest, api::describe_configs),
+        ApiKey::IncrementalAlterConfigs => {
+            serve!(IncrementalAlterConfigsRequest, api::incremental_alter_configs)
+        }
+        ApiKey::FindCoordinator => serve!(FindCoordinatorRequest, api::find_coordinator),
+        ApiKey::InitProducerId => serve!(InitProducerIdRequest, api::init_producer_id),
+        ApiKey::AddPartitionsToTxn => serve!(AddPartitionsToTxnRequest, api::add_partitions_to_txn),
+        ApiKey::AddOffsetsToTxn => serve!(AddOffsetsToTxnRequest, api::add_offsets_to_txn),
+        ApiKey::EndTxn => serve!(EndTxnRequest, api::end_txn),
+        ApiKey::TxnOffsetCommit => serve!(TxnOffsetCommitRequest, api::txn_offset_commit),
+        ApiKey::OffsetCommit => serve!(OffsetCommitRequest, api::offset_commit),
+        ApiKey::OffsetFetch => serve!(OffsetFetchRequest, api::offset_fetch),
+        ApiKey::OffsetDelete => serve!(OffsetDeleteRequest, api::offset_delete),
+        ApiKey::ListGroups => serve!(ListGroupsRequest, api::list_groups),
+        ApiKey::DescribeGroups => serve!(DescribeGroupsRequest, api::describe_groups),
+        ApiKey::ConsumerGroupDescribe => {
+            serve!(ConsumerGroupDescribeRequest, api::consumer_group_describe)
+        }
+        ApiKey::DeleteGroups => serve!(DeleteGroupsRequest, api::delete_groups),
+        ApiKey::JoinGroup => serve!(JoinGroupRequest, await api::join_group),
+        ApiKey::SyncGroup => serve!(SyncGroupRequest, await api::sync_group),
+        ApiKey::Heartbeat => serve!(HeartbeatRequest, api::heartbeat),
+        ApiKey::LeaveGroup => serve!(LeaveGroupRequest, api::leave_group),
+        // Not among the served versions, so refused above.
+        _ => Err(Closed::Fault),
+    }
+}
+
+/// Notes the request and lets a planned fault happen. `false`: it is not served and not answered.
+async fn begin<R: Mentions>(call: &mut Call, request: &R) -> Result<bool, Closed> {
+    call.happening = call.cluster.with(|state| {
+        let (partitions, names) = request.mentions(state);
+        state.request(call, partitions, names)
+    });
+    match call.happening.as_ref().map(|happening| &happening.action) {
+        Some(Action::CloseBefore) => Err(Closed::Fault),
+        Some(Action::Ignore) => Ok(false),
+        Some(Action::DelayBefore(time)) => {
+            sleep(*time).await;
+            Ok(true)
+        }
+        _ => Ok(true),
+    }
+}
+
+fn encode<R: twinlog_protocol::Request>(
+    call: &Call,
+    response: Option<R::Response>,
+    correlation_id: i32,
+) -> Result<Option<Bytes>, Closed> {
+    let Some(response) = response else { return Ok(None) };
+    let correlation_id = if call.is(&Action::WrongCorrelationId) {
+        correlation_id.wrapping_add(1_000_000)
+    } else {
+        correlation_id
+    };
+    Ok(Some(encode_response::<R>(&response, call.version, correlation_id)?))
+}
