@@ -21,10 +21,10 @@ pub fn parse_duration(key: &str, text: &str) -> Result<Duration, String> {
     let text = text.trim();
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
-    let unit = match unit.trim_start() {
-        "" if key.ends_with(".ms") => "ms",
-        "" if key.ends_with(".seconds") => "s",
-        unit => unit,
+    let unit = match (unit.trim_start(), key.rsplit('.').next()) {
+        ("", Some("ms")) => "ms",
+        ("", Some("seconds")) => "s",
+        (unit, _) => unit,
     };
     let millis = UNITS.iter().find(|(name, _)| *name == unit).map(|(_, millis)| *millis);
     number

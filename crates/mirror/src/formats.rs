@@ -257,7 +257,8 @@ mod tests {
     use super::*;
 
     fn hex(bytes: &[u8]) -> String {
-        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+        let digit = |nibble: u8| char::from_digit(nibble.into(), 16).expect("four bits");
+        bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
     }
 
     // The expected bytes were read back from clusters on which MirrorMaker 2 4.3.0 had run.

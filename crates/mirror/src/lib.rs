@@ -14,7 +14,6 @@
 //! References: KIP-382, KIP-690 (replication policies), KIP-720, and the classes
 //! `MirrorMakerConfig`, `MirrorConnectorConfig`, `DefaultReplicationPolicy`, `DefaultTopicFilter`.
 
-mod class;
 mod config;
 mod duration;
 mod filter;
@@ -24,7 +23,6 @@ mod known;
 mod policy;
 mod problem;
 mod properties;
-mod property_class;
 mod redact;
 mod replicate;
 mod value;

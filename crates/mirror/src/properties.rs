@@ -84,12 +84,9 @@ impl Properties {
     }
 
     fn indexed(&self) -> impl Iterator<Item = (bool, &Entry)> {
-        let counts = |(index, entry): (usize, _)| (index, entry);
-        self.entries
-            .iter()
-            .enumerate()
-            .map(counts)
-            .map(|(index, entry)| (self.last.get(&entry.key) == Some(&index), entry))
+        let counts = |index: usize, key: &str| self.last.get(key) == Some(&index);
+        let numbered = self.entries.iter().enumerate();
+        numbered.map(move |(index, entry)| (counts(index, &entry.key), entry))
     }
 }
 
@@ -101,11 +98,9 @@ fn is_blank(byte: u8) -> bool {
 fn logical_lines(bytes: &[u8]) -> Vec<(u32, Vec<u8>)> {
     let mut lines = Vec::new();
     let mut text = Vec::new();
-    let mut number = 0;
     let mut began = 1;
     let mut continued = false;
-    for line in natural_lines(bytes) {
-        number += 1;
+    for (number, line) in (1..).zip(natural_lines(bytes)) {
         let blanks = line.iter().take_while(|byte| is_blank(**byte)).count();
         let line = &line[blanks..];
         if text.is_empty() {

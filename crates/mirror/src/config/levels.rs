@@ -107,9 +107,10 @@ impl Levels {
             for (key, setting) in self.cluster(alias) {
                 // A bare prefix test, as MM2's: `administration.x` counts as a client's key.
                 let of_client = ROLES.iter().any(|role| key.starts_with(role));
-                let key = match of_client {
-                    true => format!("{side}.{key}"),
-                    false => format!("{side}.cluster.{key}"),
+                let key = if of_client {
+                    format!("{side}.{key}")
+                } else {
+                    format!("{side}.cluster.{key}")
                 };
                 settings.insert(key, setting);
             }

@@ -231,10 +231,9 @@ impl Builder<'_, '_> {
 
     fn aliases(&mut self) -> Vec<ClusterAlias> {
         let Some(setting) = self.levels.all.get("clusters").cloned() else {
-            let near =
-                closest("clusters", self.levels.all.keys().map(String::as_str)).or_else(|| {
-                    self.levels.all.keys().map(String::as_str).find(|key| key.ends_with("clusters"))
-                });
+            let keys = || self.levels.all.keys().map(String::as_str);
+            let near = closest("clusters", keys())
+                .or_else(|| keys().find(|key| key.ends_with("clusters")));
             let suggestion = match near {
                 Some(key) if key.starts_with('\u{ef}') => Some(
                     "the file begins with a byte order mark, which Java takes for a part of its \
@@ -283,7 +282,7 @@ impl Builder<'_, '_> {
                 source
             } else if target.is_none() {
                 written
-            } else if source == written && is_lenient_true(&setting.value) {
+            } else if *rest == format!("{source}.enabled") && is_lenient_true(&setting.value) {
                 let message = format!("a flow from `{source}` to itself never runs");
                 self.problems.about(setting, message, Some("remove the line".into()));
                 continue;
@@ -356,48 +355,50 @@ impl Builder<'_, '_> {
         aliases: &[ClusterAlias],
     ) -> ClusterConfig {
         let settings = self.levels.cluster(alias.as_str());
-        let key = format!("{alias}.bootstrap.servers");
-        let mut bootstrap = Vec::new();
-        match settings.get("bootstrap.servers") {
-            Some(setting) if self.unresolved.contains_key(&setting.key) => {
-                if used {
-                    let why = self.unresolved[&setting.key].clone();
-                    self.problems.about(setting, why, None);
-                }
+        let servers = settings.get("bootstrap.servers");
+        if used {
+            match servers {
+                Some(setting) => self.check_servers(setting),
+                None => self.report_no_servers(alias, aliases),
             }
-            Some(setting) => {
-                bootstrap = parse_list(&setting.value);
-                if used {
-                    if bootstrap.is_empty() {
-                        self.problems.about(setting, "names no server", None);
-                    }
-                    for server in bootstrap.iter().filter(|server| !is_address(server)) {
-                        let message = match server.as_str() {
-                            "" => "an item of the list is empty".to_owned(),
-                            server => format!("`{server}` is not a host and a port"),
-                        };
-                        self.problems.about(setting, message, None);
-                    }
-                }
-                bootstrap.retain(|server| is_address(server));
-            }
-            None if used => {
-                let strange = |other: &&str| {
-                    let owner = other.strip_suffix(".bootstrap.servers").unwrap_or(other);
-                    !aliases.iter().any(|alias| alias.as_str() == owner)
-                };
-                let others = self.levels.all.keys().map(String::as_str).filter(strange);
-                let suggestion = match closest(&key, others) {
-                    Some(other) => format!("did you mean `{key}` by `{other}`?"),
-                    None => format!("say {key} = host:port"),
-                };
-                let message = format!("is missing: nothing says where cluster `{alias}` is");
-                self.problems.missing(&key, message, Some(suggestion));
-            }
-            None => {}
         }
-        let properties = levels::values(settings);
-        ClusterConfig { alias: alias.clone(), bootstrap, properties }
+        let mut bootstrap = servers.map(|setting| parse_list(&setting.value)).unwrap_or_default();
+        bootstrap.retain(|server| is_address(server));
+        ClusterConfig { alias: alias.clone(), bootstrap, properties: levels::values(settings) }
+    }
+
+    fn check_servers(&mut self, setting: &Setting) {
+        if let Some(why) = self.unresolved.get(&setting.key) {
+            self.problems.about(setting, why.clone(), None);
+            return;
+        }
+        let servers = parse_list(&setting.value);
+        if servers.is_empty() {
+            self.problems.about(setting, "names no server", None);
+        }
+        for server in servers.iter().filter(|server| !is_address(server)) {
+            let message = if server.is_empty() {
+                "an item of the list is empty".to_owned()
+            } else {
+                format!("`{server}` is not a host and a port")
+            };
+            self.problems.about(setting, message, None);
+        }
+    }
+
+    fn report_no_servers(&mut self, alias: &ClusterAlias, aliases: &[ClusterAlias]) {
+        let key = format!("{alias}.bootstrap.servers");
+        let strange = |other: &&str| {
+            let owner = other.strip_suffix(".bootstrap.servers");
+            owner.is_some_and(|owner| !aliases.iter().any(|alias| alias.as_str() == owner))
+        };
+        let others = self.levels.all.keys().map(String::as_str).filter(strange);
+        let suggestion = match closest(&key, others) {
+            Some(other) => format!("did you mean `{key}` by `{other}`?"),
+            None => format!("say {key} = host:port"),
+        };
+        let message = format!("is missing: nothing says where cluster `{alias}` is");
+        self.problems.missing(&key, message, Some(suggestion));
     }
 }
 

@@ -2,21 +2,21 @@
 //!
 //! Answers are the inside of a bracketed class of the engine.
 
-use crate::java_regex::Flags;
+use super::grammar::Flags;
 
 /// `\s` in ASCII.
-pub(crate) const SPACE: &str = r"\x{20}\x{9}-\x{D}";
+pub(super) const SPACE: &str = r"\x{20}\x{9}-\x{D}";
 /// `\w` in ASCII.
-pub(crate) const WORD: &str = r"a-zA-Z0-9_";
+pub(super) const WORD: &str = r"a-zA-Z0-9_";
 /// `\w` under the flag `U`.
-pub(crate) const UNICODE_WORD: &str = r"\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\p{Join_Control}";
+pub(super) const UNICODE_WORD: &str = r"\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\p{Join_Control}";
 /// `\h`.
-pub(crate) const HORIZONTAL: &str =
+pub(super) const HORIZONTAL: &str =
     r"\x{9}\x{20}\x{A0}\x{1680}\x{180E}\x{2000}-\x{200A}\x{202F}\x{205F}\x{3000}";
 /// `\v`.
-pub(crate) const VERTICAL: &str = r"\x{A}-\x{D}\x{85}\x{2028}\x{2029}";
+pub(super) const VERTICAL: &str = r"\x{A}-\x{D}\x{85}\x{2028}\x{2029}";
 /// What `.` does not match and `$` may stand before.
-pub(crate) const LINE_ENDS: &str = r"\x{A}\x{D}\x{85}\x{2028}\x{2029}";
+pub(super) const LINE_ENDS: &str = r"\x{A}\x{D}\x{85}\x{2028}\x{2029}";
 
 /// POSIX classes: in ASCII, and under the flag `U`.
 const POSIX: &[(&str, &str, &str)] = &[
@@ -145,7 +145,7 @@ const DIGITS: &[&str] =
     &["ZERO", "ONE", "TWO", "THREE", "FOUR", "FIVE", "SIX", "SEVEN", "EIGHT", "NINE"];
 
 /// The property `name` (what stands in `\p{…}`).
-pub(crate) fn find(name: &str, flags: Flags) -> Option<String> {
+pub(super) fn find(name: &str, flags: Flags) -> Option<String> {
     if let Some((kind, value)) = name.split_once('=') {
         return match kind.to_ascii_lowercase().as_str() {
             "sc" | "script" => script(value),
@@ -211,7 +211,7 @@ fn block(name: &str) -> Option<String> {
 }
 
 /// The ASCII character that Unicode calls `name` (`\N{…}`).
-pub(crate) fn named_character(name: &str) -> Option<char> {
+pub(super) fn named_character(name: &str) -> Option<char> {
     let name = name.trim().to_ascii_uppercase();
     if let Some(digit) = name.strip_prefix("DIGIT ") {
         let value = DIGITS.iter().position(|word| *word == digit)?;

@@ -1,6 +1,7 @@
 //! Java's bracketed character classes: unions, ranges, intersections, negation.
 
-use crate::java_regex::{Escape, RegexError, Translator, plain};
+use super::RegexError;
+use super::grammar::{Escape, Translator, plain};
 
 /// The colon without a colon: the engine resolves escapes before it looks for POSIX classes, and
 /// would find `[:alpha:]` where Java sees a set of characters.
@@ -8,7 +9,7 @@ const COLON: &str = r"[^\x{0}-\x{39}\x{3B}-\x{10FFFF}]";
 
 impl Translator {
     /// A class whose `[` has been read.
-    pub(crate) fn class(&mut self) -> Result<String, RegexError> {
+    pub(super) fn class(&mut self) -> Result<String, RegexError> {
         let negation = if self.eat('^') { "^" } else { "" };
         let mut operands: Vec<String> = Vec::new();
         let mut items = String::new();
