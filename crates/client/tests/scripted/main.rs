@@ -1,0 +1,9 @@
+//! The client against scripted brokers: what is sent, byte for byte where it matters, and what is
+//! made of each answer. Clock paused, pipes in memory.
+
+mod broker;
+mod fetch;
+mod groups;
+mod metadata;
+mod produce;
+mod transaction;
