@@ -128,7 +128,7 @@ impl OffsetMap {
             .map(|start| RunStart { target: TargetOffset(start.target.0 + moved), ..start })
             .collect();
         self.drop_from(run.count);
-        let unchanged = whole_segments(self.runs());
+        let unchanged = self.runs();
         self.push(run);
         for start in followers {
             self.push(start);

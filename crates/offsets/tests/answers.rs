@@ -137,6 +137,14 @@ fn records_that_the_target_deleted_are_counted() {
 
 #[test]
 fn the_copied_position_never_passes_a_planned_record_nor_falls_behind_an_acknowledged_one() {
+    let mut map = OffsetMap::new(SourceOffset(100));
+    map.plan(run(0, 105, 0));
+    map.plan(run(10, 116, 10));
+    map.acknowledge(0, SourceOffset(500));
+    assert_eq!(map.copied_to(), SourceOffset(105));
+    map.acknowledge(4, SourceOffset(500));
+    assert_eq!(map.copied_to(), SourceOffset(109));
+
     let mut map = two_transactions();
     map.plan(run(15, 120, 15));
     map.acknowledge(15, SourceOffset(500));
