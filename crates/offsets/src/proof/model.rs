@@ -289,7 +289,7 @@ impl Twin {
                     .filter(|record| position > model.start && record.0 < position);
                 assert_eq!(count, below.count() as u64, "count_of_source({position})");
             } else {
-                assert!(map.first_segment() > 0);
+                assert!(map.first_segment() > 0 && position < map.first().unwrap().source.0);
             }
         }
         let mut before = None;
@@ -304,7 +304,7 @@ impl Twin {
                     .filter(|&(count, record)| count < model.forgotten || record.1 < position);
                 assert_eq!(count, below.count() as u64, "count_of_target({position})");
             } else {
-                assert!(map.first_segment() > 0);
+                assert!(map.first_segment() > 0 && position < map.first().unwrap().target.0);
             }
         }
     }
