@@ -1,11 +1,13 @@
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.Properties;
 
 /**
  * A broker that formats its own storage on its first start: one JVM instead of two.
  *
- * <p>Arguments: the properties file and the cluster id.
+ * <p>Arguments: the properties file, the cluster id, and more for the storage formatter.
  */
 final class Broker {
   private Broker() {}
@@ -17,8 +19,9 @@ final class Broker {
     }
     Path meta = Path.of(properties.getProperty("log.dirs").split(",")[0], "meta.properties");
     if (!Files.exists(meta)) {
-      String[] format = {"format", "-t", args[1], "-c", args[0]};
-      int status = kafka.tools.StorageTool.execute(format, System.err);
+      List<String> format = new ArrayList<>(List.of("format", "-t", args[1], "-c", args[0]));
+      format.addAll(List.of(args).subList(2, args.length));
+      int status = kafka.tools.StorageTool.execute(format.toArray(new String[0]), System.err);
       if (status != 0) {
         System.exit(status);
       }

@@ -25,7 +25,7 @@ final class Reader {
 
   static KafkaConsumer<byte[], byte[]> consumer(String bootstrap, Map<String, String> configs) {
     Properties properties = new Properties();
-    properties.put("bootstrap.servers", bootstrap);
+    properties.putAll(Shell.client(bootstrap));
     properties.put("enable.auto.commit", "false");
     properties.put("auto.offset.reset", "none");
     properties.put("isolation.level", "read_committed");

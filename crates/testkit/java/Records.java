@@ -24,7 +24,7 @@ final class Records {
 
   static KafkaProducer<byte[], byte[]> producer(String bootstrap, String codec, String transactionalId) {
     Properties properties = new Properties();
-    properties.put("bootstrap.servers", bootstrap);
+    properties.putAll(Shell.client(bootstrap));
     properties.put("acks", "all");
     properties.put("compression.type", codec);
     properties.put("linger.ms", "5");

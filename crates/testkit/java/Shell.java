@@ -56,6 +56,9 @@ final class Shell {
   /** What is printed besides answers: by tools (one at a time), or by accident. */
   private static final Printed PRINTED = new Printed(System.err);
 
+  /** What clients of a cluster need beyond its address, by its address. */
+  private static final Map<String, Map<String, String>> CLIENTS = new ConcurrentHashMap<>();
+
   private final PrintStream answers;
   private final Map<String, Admin> admins = new ConcurrentHashMap<>();
   private final Map<Long, Live> lives = new ConcurrentHashMap<>();
@@ -117,6 +120,10 @@ final class Shell {
       default:
     }
     String bootstrap = request.get("bootstrap").asText();
+    if (command.equals("client")) {
+      CLIENTS.put(bootstrap, Json.strings(request.get("configs")));
+      return null;
+    }
     Admin admin = admins.computeIfAbsent(bootstrap, Shell::admin);
     String topic = text(request, "topic");
     String group = text(request, "group");
@@ -184,8 +191,8 @@ final class Shell {
       case "load":
         return Workload.load(admin, request);
       case "mirror-probe": {
-        Map<String, Object> config = new HashMap<>(Json.strings(request.get("configs")));
-        config.put("bootstrap.servers", bootstrap);
+        Map<String, Object> config = new HashMap<>(client(bootstrap));
+        config.putAll(Json.strings(request.get("configs")));
         return MirrorProbe.probe(text(request, "alias"), Json.list(request.get("groups")), config);
       }
       default:
@@ -193,12 +200,19 @@ final class Shell {
     }
   }
 
+  /** What a client of this cluster is configured with. */
+  static Map<String, String> client(String bootstrap) {
+    Map<String, String> configs = new HashMap<>(CLIENTS.getOrDefault(bootstrap, Map.of()));
+    configs.put("bootstrap.servers", bootstrap);
+    return configs;
+  }
+
   private static String text(JsonNode request, String name) {
     return request.hasNonNull(name) ? request.get(name).asText() : null;
   }
 
   private static Admin admin(String bootstrap) {
-    return Admin.create(Map.of("bootstrap.servers", bootstrap));
+    return Admin.create(new HashMap<String, Object>(client(bootstrap)));
   }
 
   interface Condition {
@@ -290,8 +304,8 @@ final class Shell {
 
   private static List<Long> produce(
       String bootstrap, String topic, JsonNode records, Map<String, String> configs) throws Exception {
-    Map<String, Object> properties = new HashMap<>(configs);
-    properties.put("bootstrap.servers", bootstrap);
+    Map<String, Object> properties = new HashMap<>(client(bootstrap));
+    properties.putAll(configs);
     boolean transactional = configs.containsKey("transactional.id");
     List<Future<RecordMetadata>> sent = new ArrayList<>();
     try (var producer = new KafkaProducer<>(properties, new StringSerializer(), new StringSerializer())) {

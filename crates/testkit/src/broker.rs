@@ -34,11 +34,22 @@ pub struct ClusterOptions {
     pub properties: Vec<(String, String)>,
     /// Heap per broker in MiB.
     pub heap_mib: u32,
+    /// Security protocols of further listeners, each on a port of its own: `SSL`, `SASL_PLAINTEXT`,
+    /// `SASL_SSL`. What they need (key stores, mechanisms) is in `properties`.
+    pub listeners: Vec<String>,
+    /// Arguments for the storage formatter, such as `--add-scram`.
+    pub format_args: Vec<String>,
 }
 
 impl Default for ClusterOptions {
     fn default() -> Self {
-        Self { brokers: 1, properties: Vec::new(), heap_mib: 512 }
+        Self {
+            brokers: 1,
+            properties: Vec::new(),
+            heap_mib: 512,
+            listeners: Vec::new(),
+            format_args: Vec::new(),
+        }
     }
 }
 
@@ -46,6 +57,19 @@ impl ClusterOptions {
     /// Three brokers, replication factor 3, two in-sync replicas needed.
     pub fn three() -> Self {
         Self { brokers: 3, ..Self::default() }
+    }
+
+    /// Adds a listener of this security protocol.
+    pub fn listener(mut self, protocol: &str) -> Self {
+        self.listeners.push(protocol.to_owned());
+        self
+    }
+
+    /// Adds arguments for the storage formatter, for example `["--add-scram",
+    /// "SCRAM-SHA-512=[name=alice,password=secret]"]`.
+    pub fn format_args(mut self, args: &[&str]) -> Self {
+        self.format_args.extend(args.iter().map(|&arg| arg.to_owned()));
+        self
     }
 
     /// Sets a line of `server.properties`.
@@ -86,21 +110,23 @@ impl KafkaCluster {
     /// Starts the brokers of a cluster without waiting for them.
     pub fn launch(jars: &Jars, name: &str, options: &ClusterOptions) -> Result<Self> {
         let ports = (0..options.brokers)
-            .map(|_| Ok((Port::take()?, Port::take()?)))
+            .map(|_| Ports::take(&options.listeners))
             .collect::<Result<Vec<_>>>()?;
-        let voters = ports.iter().enumerate();
-        let voters: Vec<String> =
-            voters.map(|(i, (_, c))| format!("{}@127.0.0.1:{}", i + 1, c.number())).collect();
+        let voters: Vec<String> = ports
+            .iter()
+            .enumerate()
+            .map(|(index, ports)| format!("{}@127.0.0.1:{}", index + 1, ports.controller.number()))
+            .collect();
         let voters = voters.join(",");
         let cluster_id = random_uuid();
 
         let mut brokers = Vec::new();
-        for (index, (port, controller_port)) in ports.into_iter().enumerate() {
+        for (index, ports) in ports.into_iter().enumerate() {
             let node = index + 1;
             let label = format!("{name}-{node}");
             let scratch = Scratch::new(&label)?;
             let data = scratch.path().join("data");
-            let mut lines = default_properties(node, options.brokers, &port, &controller_port);
+            let mut lines = default_properties(node, options.brokers, &ports);
             lines.push(("controller.quorum.voters".into(), voters.clone()));
             lines.push(("log.dirs".into(), data.display().to_string()));
             for (key, value) in &options.properties {
@@ -119,8 +145,8 @@ impl KafkaCluster {
                 heap_mib: options.heap_mib,
                 cluster_id: cluster_id.clone(),
                 brokers: options.brokers,
-                port,
-                _controller_port: controller_port,
+                format_args: options.format_args.clone(),
+                ports,
                 properties,
                 process: None,
                 starts: 0,
@@ -148,6 +174,13 @@ impl KafkaCluster {
     /// `bootstrap.servers` of all brokers.
     pub fn bootstrap(&self) -> String {
         let addresses: Vec<String> = self.brokers.iter().map(Broker::address).collect();
+        addresses.join(",")
+    }
+
+    /// `bootstrap.servers` of the listeners with this security protocol; empty where there are none.
+    pub fn bootstrap_of(&self, protocol: &str) -> String {
+        let addresses: Vec<String> =
+            self.brokers.iter().filter_map(|broker| broker.address_of(protocol)).collect();
         addresses.join(",")
     }
 
@@ -186,6 +219,35 @@ impl KafkaCluster {
     }
 }
 
+/// The ports of one broker.
+#[derive(Debug)]
+struct Ports {
+    plaintext: Port,
+    controller: Port,
+    /// By security protocol.
+    more: Vec<(String, Port)>,
+}
+
+impl Ports {
+    fn take(listeners: &[String]) -> Result<Self> {
+        let more = listeners.iter().map(|protocol| Ok((protocol.clone(), Port::take()?)));
+        Ok(Self {
+            more: more.collect::<Result<_>>()?,
+            plaintext: Port::take()?,
+            controller: Port::take()?,
+        })
+    }
+
+    /// The listeners for clients, as `advertised.listeners` has them.
+    fn advertised(&self) -> String {
+        let mut listeners = format!("PLAINTEXT://127.0.0.1:{}", self.plaintext.number());
+        for (protocol, port) in &self.more {
+            let _ = write!(listeners, ",{protocol}://127.0.0.1:{}", port.number());
+        }
+        listeners
+    }
+}
+
 /// One broker of a cluster.
 #[derive(Debug)]
 pub struct Broker {
@@ -195,9 +257,9 @@ pub struct Broker {
     heap_mib: u32,
     cluster_id: String,
     brokers: usize,
-    port: Port,
-    /// Kept, so that nobody else takes it while the broker is down.
-    _controller_port: Port,
+    format_args: Vec<String>,
+    /// Kept, so that nobody else takes them while the broker is down.
+    ports: Ports,
     properties: PathBuf,
     /// Before the folder: a program must end before its data goes.
     process: Option<Process>,
@@ -213,12 +275,18 @@ impl Broker {
 
     /// Its port.
     pub fn port(&self) -> u16 {
-        self.port.number()
+        self.ports.plaintext.number()
     }
 
     /// `127.0.0.1:port`.
     pub fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port())
+    }
+
+    /// `127.0.0.1:port` of the listener with this security protocol, where it has one.
+    pub fn address_of(&self, protocol: &str) -> Option<String> {
+        let port = self.ports.more.iter().find(|(name, _)| name == protocol)?;
+        Some(format!("127.0.0.1:{}", port.1.number()))
     }
 
     /// Its Kafka version.
@@ -282,7 +350,7 @@ impl Broker {
         self.starts += 1;
         let log = self.scratch.path().join(format!("broker-{}.log", self.starts));
         let mut java = self.jars.java(self.heap_mib, "INFO");
-        java.arg("Broker").arg(&self.properties).arg(&self.cluster_id);
+        java.arg("Broker").arg(&self.properties).arg(&self.cluster_id).args(&self.format_args);
         self.process = Some(Process::start(&format!("broker {}", self.label), java, &log)?);
         Ok(())
     }
@@ -306,24 +374,20 @@ impl Broker {
     }
 }
 
-fn default_properties(
-    node: usize,
-    brokers: usize,
-    port: &Port,
-    controller_port: &Port,
-) -> Vec<(String, String)> {
+fn default_properties(node: usize, brokers: usize, ports: &Ports) -> Vec<(String, String)> {
     let factor = brokers.min(3).to_string();
     let in_sync = if brokers >= 3 { "2" } else { "1" };
     let node = node.to_string();
-    let listener = format!("PLAINTEXT://127.0.0.1:{}", port.number());
-    let listeners = format!("{listener},CONTROLLER://127.0.0.1:{}", controller_port.number());
+    let advertised = ports.advertised();
+    let controller = ports.controller.number();
+    let listeners = format!("{advertised},CONTROLLER://127.0.0.1:{controller}");
     let protocols = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SSL:SSL,SASL_SSL:SASL_SSL,\
                      SASL_PLAINTEXT:SASL_PLAINTEXT";
     let lines: &[(&str, &str)] = &[
         ("process.roles", "broker,controller"),
         ("node.id", &node),
         ("listeners", &listeners),
-        ("advertised.listeners", &listener),
+        ("advertised.listeners", &advertised),
         ("controller.listener.names", "CONTROLLER"),
         ("listener.security.protocol.map", protocols),
         ("inter.broker.listener.name", "PLAINTEXT"),

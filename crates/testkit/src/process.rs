@@ -216,7 +216,16 @@ impl Process {
             Ok(None) => "nothing, it still runs".to_owned(),
             Err(error) => error.to_string(),
         };
-        Error::Failed { program: self.name.clone(), status, output: self.log_tail(30) }
+        // What went wrong stands before what the shutdown says.
+        let log = self.log();
+        let mut output: String = log
+            .lines()
+            .filter(|line| line.contains(" ERROR ") || line.contains("Exception"))
+            .take(5)
+            .map(|line| format!("{line}\n"))
+            .collect();
+        output.push_str(&tail(&log, 15));
+        Error::Failed { program: self.name.clone(), status, output }
     }
 
     /// Resident memory in bytes, from `/proc`; nothing once it has ended.

@@ -144,6 +144,13 @@ impl Shell {
         &self.process
     }
 
+    /// Says what clients of a cluster need beyond its address (security, for example). To be said before
+    /// the first command for that address.
+    pub fn client(&self, bootstrap: &str, configs: &[(&str, &str)]) -> Result<()> {
+        let configs: BTreeMap<_, _> = configs.iter().copied().collect();
+        self.call("client", json!({"bootstrap": bootstrap, "configs": configs}))
+    }
+
     /// Creates a topic and waits until each of its partitions has a leader.
     pub fn create_topic(
         &self,
