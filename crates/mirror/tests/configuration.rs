@@ -167,6 +167,7 @@ fn a_file_without_clusters_or_flows_is_a_problem() {
     let (message, suggestion) = one("cluster = a, b\n");
     assert_eq!(message, "mm2.properties: clusters: is missing");
     assert_eq!(suggestion.as_deref(), Some("did you mean `clusters` by `cluster`?"));
+    one("hello->world.enabled = true\n");
     let (_, suggestion) = one("\u{feff}clusters = a, b\n");
     assert!(suggestion.is_some_and(|text| text.contains("byte order mark")));
     let (message, _) = one("clusters = a\na.bootstrap.servers = a:1\n");
@@ -396,3 +397,84 @@ fn our_state_topic_is_never_copied_whatever_the_separator() {
     let configuration = accepted("replication.policy.separator = _\ntopics.exclude = nothing");
     assert!(!replicates(&configuration.flows()[0], "mm2-twinlog.mars.internal"));
 }
+
+#[test]
+fn what_does_nothing_is_noted_and_not_refused() {
+    let text = format!(
+        "{CLUSTERS}hello->world.enabled = true\n\
+         hello->world.topcis = a\n\
+         consumer.fetch.min.bytes = 1\n\
+         world.tasks.max = 3\n\
+         use.defaults.from = source\n\
+         offset.lag.max = 1\n\
+         offset.lag.max = 2\n\
+         hello.consumer.fetch.min.bytes = 1\n\
+         world.key.converter = x\n\
+         hello->world.offset.lag.max = 3\n\
+         twinlog.anything = x\n"
+    );
+    let reading = Configuration::read("f", text.as_bytes(), &[], None);
+    assert_eq!(reading.problems, []);
+    let notes: Vec<_> = reading
+        .notes
+        .iter()
+        .map(|note| (note.to_string(), note.suggestion.as_deref().unwrap_or("").to_owned()))
+        .collect();
+    let expected = [
+        ("f:5: hello->world.topcis: nobody reads this key", "did you mean `hello->world.topics`?"),
+        (
+            "f:6: consumer.fetch.min.bytes: does nothing for all clusters at once",
+            "say it per cluster: hello.consumer.fetch.min.bytes",
+        ),
+        (
+            "f:7: world.tasks.max: does nothing for a cluster",
+            "say it for all flows, tasks.max, or per flow, hello->world.tasks.max",
+        ),
+        (
+            "f:8: use.defaults.from: does nothing for all flows at once",
+            "say it per flow: hello->world.use.defaults.from",
+        ),
+        ("f:9: offset.lag.max: is said again on line 10, which counts", ""),
+    ];
+    assert_eq!(notes, expected.map(|(note, hint)| (note.to_owned(), hint.to_owned())));
+}
+
+proptest::proptest! {
+    #[test]
+    fn any_bytes_are_read_without_a_panic(bytes: Vec<u8>) {
+        let reading = Configuration::read("f", &bytes, &[], None);
+        proptest::prop_assert!(!reading.problems.is_empty());
+    }
+
+    #[test]
+    fn any_value_of_any_key_is_read_without_a_panic(
+        key in "(hello->world|world->hello|hello|world|world->wrld)?[.]?[a-z.-]{0,12}",
+        known in 0..KEYS.len(),
+        value in "\\PC{0,16}",
+    ) {
+        let text = format!(
+            "{CLUSTERS}hello->world.enabled=true\n{key}={value}\nhello->world.{}={value}\n",
+            KEYS[known]
+        );
+        let reading = Configuration::read("f", text.as_bytes(), &[], None);
+        for problem in reading.problems.iter().chain(&reading.notes) {
+            proptest::prop_assert!(problem.to_string().starts_with("f:"));
+        }
+    }
+}
+
+const KEYS: &[&str] = &[
+    "consumer.isolation.level",
+    "enabled",
+    "groups",
+    "offset.lag.max",
+    "producer.override.compression.type",
+    "refresh.topics.interval.seconds",
+    "replication.factor",
+    "replication.policy.class",
+    "replication.policy.separator",
+    "source.cluster.alias",
+    "sync.group.offsets.enabled",
+    "topics",
+    "topics.exclude",
+];

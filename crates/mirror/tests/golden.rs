@@ -4,7 +4,6 @@
 //! `MirrorMakerConfig`, `MirrorSourceConfig` and `MirrorCheckpointConfig`.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
 
 use serde_json::Value;
 use twinlog_mirror::{
@@ -12,13 +11,51 @@ use twinlog_mirror::{
     parse_bool, parse_double, parse_int, parse_list, parse_long, parse_short,
 };
 
-fn data(name: &str) -> Vec<u8> {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name);
-    std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+macro_rules! data {
+    ($($name:literal)*) => {
+        /// A file of `tests/data`.
+        fn data(name: &str) -> &'static [u8] {
+            match name {
+                $($name => include_bytes!(concat!("data/", $name)),)*
+                name => panic!("no data are called {name}"),
+            }
+        }
+    };
+}
+
+data! {
+    "active-active.properties"
+    "active-active.resolved.json"
+    "active-passive.properties"
+    "active-passive.resolved.json"
+    "config-providers.properties"
+    "config-providers.resolved.json"
+    "hostile.properties"
+    "hostile.resolved.json"
+    "hub-and-spoke.properties"
+    "hub-and-spoke.resolved.json"
+    "identity.properties"
+    "identity.resolved.json"
+    "invalid-empty-item.properties"
+    "invalid-empty-item.resolved.json"
+    "overrides.properties"
+    "overrides.resolved.json"
+    "regex.json"
+    "sasl-ssl.properties"
+    "sasl-ssl.resolved.json"
+    "separator.properties"
+    "separator.resolved.json"
+    "strimzi-like.properties"
+    "strimzi-like.resolved.json"
+    "syntax.json"
+    "syntax.properties"
+    "three-clusters.properties"
+    "three-clusters.resolved.json"
+    "types.json"
 }
 
 fn json(name: &str) -> Value {
-    serde_json::from_slice(&data(name)).expect("JSON")
+    serde_json::from_slice(data(name)).expect("JSON")
 }
 
 fn text(value: &Value) -> &str {
@@ -41,7 +78,7 @@ fn files_are_read_as_java_util_properties_reads_them() {
         Some(properties.entries().map(|e| (e.key.clone(), e.value.clone())).collect())
     };
     let expected = json("syntax.json");
-    assert_eq!(read(&data("syntax.properties")), Some(map(&expected["file"])));
+    assert_eq!(read(data("syntax.properties")), Some(map(&expected["file"])));
     let snippets = expected["snippets"].as_array().expect("snippets");
     assert!(snippets.len() > 30);
     for snippet in snippets {
@@ -142,7 +179,7 @@ fn resolver(provider: &str, path: &str, key: &str) -> Result<String, String> {
 
 fn read(name: &str) -> Reading {
     let file = format!("{name}.properties");
-    Configuration::read(&file, &data(&file), &[], Some(&resolver))
+    Configuration::read(&file, data(&file), &[], Some(&resolver))
 }
 
 /// Every kept flow: those that copy and those that only beat.
@@ -170,7 +207,7 @@ fn every_level_reaches_what_it_reaches_in_mm2() {
         let expected = json(&format!("{name}.resolved.json"));
         let file = format!("{name}.properties");
         // What connectors are told still has its variables in it; a worker's are resolved.
-        let raw = Configuration::read(&file, &data(&file), &[], None).configuration;
+        let raw = Configuration::read(&file, data(&file), &[], None).configuration;
         let resolved = read(name).configuration;
         for cluster in raw.clusters() {
             let properties = map(&expected["clusterProps"][cluster.alias.as_str()]);
@@ -198,8 +235,8 @@ fn flows_have_the_values_that_mm2_gives_them() {
             "file" => resolver(provider, path, key),
             _ => Err("not asked".to_owned()),
         };
-        let Reading { configuration, problems } =
-            Configuration::read(&file, &data(&file), &[], Some(&file_only));
+        let Reading { configuration, problems, .. } =
+            Configuration::read(&file, data(&file), &[], Some(&file_only));
         for (pair, flow) in flows(&configuration) {
             let about = format!("{name} {pair}");
             let expected = &expected["flows"][&pair];
@@ -308,5 +345,20 @@ fn compare_clients(flow: &FlowConfig, source: &Value, about: &str) {
         // MM2 computes it from names of its connectors.
         expected.remove("client.id");
         assert_eq!(**ours, expected, "{about} {name}");
+    }
+}
+
+#[test]
+fn files_as_users_write_them_are_accepted_without_a_note() {
+    for name in [
+        "active-active",
+        "active-passive",
+        "sasl-ssl",
+        "separator",
+        "strimzi-like",
+        "three-clusters",
+    ] {
+        let Reading { problems, notes, .. } = read(name);
+        assert_eq!((problems, notes), (vec![], vec![]), "{name}");
     }
 }

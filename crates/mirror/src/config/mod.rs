@@ -10,6 +10,7 @@
 mod cluster;
 mod flow;
 mod levels;
+mod notes;
 mod reader;
 mod variables;
 
@@ -44,6 +45,8 @@ pub struct Reading {
     pub configuration: Configuration,
     /// Everything that is wrong, in the order of the lines.
     pub problems: Vec<Problem>,
+    /// Entries that do nothing: misspelt, said twice, or at a level where nobody reads them.
+    pub notes: Vec<Problem>,
 }
 
 impl Configuration {
@@ -108,16 +111,24 @@ impl Configuration {
             };
             all.insert(key.clone(), setting);
         }
+        let mut notes = Problems { file: file_name, list: Vec::new() };
         let configuration = if malformed {
             // Java refuses such a file as a whole; nothing else about it could be believed.
             Self { clusters: Vec::new(), enabled: Vec::new(), beating_only: Vec::new() }
         } else {
             let unresolved = variables::resolve(&mut all, resolver);
-            Builder { levels: Levels { all }, unresolved, problems: &mut problems }.build()
+            let levels = Levels { all };
+            let mut builder = Builder { levels, unresolved, problems: &mut problems };
+            let configuration = builder.build();
+            let aliases: Vec<_> =
+                configuration.clusters.iter().map(|cluster| cluster.alias.clone()).collect();
+            notes::take(&properties, &builder.levels, &aliases, &mut notes);
+            configuration
         };
         problems.list.sort();
         problems.list.dedup();
-        Reading { configuration, problems: problems.list }
+        notes.list.sort();
+        Reading { configuration, problems: problems.list, notes: notes.list }
     }
 
     /// The flows that copy, in the order of the clusters.
@@ -198,9 +209,11 @@ struct Builder<'a, 'b> {
 }
 
 impl Builder<'_, '_> {
-    fn build(mut self) -> Configuration {
+    fn build(&mut self) -> Configuration {
         let aliases = self.aliases();
-        self.check_flow_keys(&aliases);
+        if !aliases.is_empty() {
+            self.check_flow_keys(&aliases);
+        }
         let mut enabled = Vec::new();
         let mut beating_only = Vec::new();
         for source in &aliases {

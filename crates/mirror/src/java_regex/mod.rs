@@ -26,8 +26,11 @@ use fancy_regex::{Regex, RegexBuilder};
 
 use grammar::Translator;
 
-/// Steps of backtracking after which a match is given up: some tens of milliseconds.
+/// Steps of backtracking after which a match is given up: some milliseconds.
 const STEPS_MAX: usize = 200_000;
+
+/// Instructions of a compiled pattern: repetitions of repetitions are written out.
+const PROGRAM_MAX: usize = 100_000;
 
 /// A compiled pattern that matches whole names.
 #[derive(Clone, Debug)]
@@ -61,6 +64,7 @@ impl JavaRegex {
         }
         RegexBuilder::new(&format!(r"\A(?:{translated})\z"))
             .backtrack_limit(STEPS_MAX)
+            .max_prog_size(PROGRAM_MAX)
             .build()
             .map(Self)
             .map_err(|error| RegexError { message: format!("not supported: {error}"), index: 0 })
