@@ -8,7 +8,7 @@ use crate::problem::closest;
 
 /// The type of a key's value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub(crate) enum Kind {
     /// `true` or `false`.
     Boolean,
     /// A 32-bit number.
@@ -27,11 +27,11 @@ pub enum Kind {
 
 /// A key of a connector and the type of its value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Known {
+pub(crate) struct Known {
     /// The key without level.
-    pub key: &'static str,
+    pub(crate) key: &'static str,
     /// The type of its value.
-    pub kind: Kind,
+    pub(crate) kind: Kind,
 }
 
 const fn known(key: &'static str, kind: Kind) -> Known {

@@ -31,7 +31,7 @@ pub use config::{ClusterConfig, Configuration, FlowConfig, Isolation, Reading, R
 pub use duration::parse_duration;
 pub use filter::{NameFilter, PatternError, Verdict};
 pub use java_regex::RegexError;
-pub use known::{Kind, Known, closest_known_property, known_property};
+pub use known::{closest_known_property, known_property};
 pub use policy::{Policy, PolicyKind};
 pub use problem::{Problem, closest};
 pub use properties::{Entry, Malformed, Properties};
