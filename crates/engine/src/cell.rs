@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64};
 
 use parking_lot::Mutex;
 use twinlog_flow::copy::Copier;
@@ -19,10 +19,8 @@ pub(crate) struct LaneKey {
 }
 
 /// What the last fetch answers said about the source's log.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct SourceLog {
-    /// First offset; -1 before the first answer.
-    pub(crate) start: i64,
     /// Where reading may go at the flow's isolation level.
     pub(crate) readable_end: i64,
     /// The high watermark.
@@ -42,15 +40,14 @@ pub(crate) struct Cell {
     pub(crate) copier: Mutex<Copier>,
     /// Set by a look, which also knows the leader.
     pub(crate) lane: Mutex<Option<LaneKey>>,
-    pub(crate) source_log: Mutex<SourceLog>,
+    /// Nothing before the first answer.
+    pub(crate) source_log: Mutex<Option<SourceLog>>,
     /// A look is queued or under way.
     pub(crate) looking: AtomicBool,
     /// It stands in its lane's queue.
     pub(crate) queued: AtomicBool,
     /// A question about the source's range is under way: it is not fetched.
     pub(crate) checking: AtomicBool,
-    /// When the last record was acknowledged, or the end was last reached (engine's clock, ms).
-    pub(crate) progress_ms: AtomicI64,
     /// When it stopped, for trying again; 0 while it goes on.
     pub(crate) stopped_ms: AtomicI64,
     /// The last copied record must still be compared with its original.
@@ -66,7 +63,6 @@ impl Cell {
         shard: usize,
         copier: Copier,
         compare: bool,
-        now_ms: i64,
     ) -> Arc<Self> {
         Arc::new(Self {
             source: source.0,
@@ -77,19 +73,13 @@ impl Cell {
             shard,
             copier: Mutex::new(copier),
             lane: Mutex::new(None),
-            source_log: Mutex::new(SourceLog { start: -1, readable_end: -1, high_watermark: -1 }),
+            source_log: Mutex::new(None),
             looking: AtomicBool::new(false),
             queued: AtomicBool::new(false),
             checking: AtomicBool::new(false),
-            progress_ms: AtomicI64::new(now_ms),
             stopped_ms: AtomicI64::new(0),
             compare: AtomicBool::new(compare),
         })
-    }
-
-    /// Something was copied, or nothing was left to copy.
-    pub(crate) fn progressed(&self, now_ms: i64) {
-        self.progress_ms.store(now_ms, Ordering::Relaxed);
     }
 }
 

@@ -167,11 +167,8 @@ fn deliver(
                 Isolation::ReadCommitted => part.last_stable_offset,
                 Isolation::ReadUncommitted => part.high_watermark,
             };
-            *cell.source_log.lock() = SourceLog {
-                start: part.log_start_offset,
-                readable_end,
-                high_watermark: part.high_watermark,
-            };
+            let high_watermark = part.high_watermark;
+            *cell.source_log.lock() = Some(SourceLog { readable_end, high_watermark });
             if part.records.is_empty() {
                 return false;
             }

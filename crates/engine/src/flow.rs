@@ -14,7 +14,7 @@ use twinlog_client::{ClientError, Cluster, Isolation, OffsetSpec};
 use twinlog_flow::copy::Producer;
 use twinlog_mirror::FlowConfig;
 use twinlog_offsets::state::{Gap, Lease, PartitionKey, StateRecord};
-use twinlog_types::{BrokerId, ClusterId, Code, FlowName, TopicName, TopicPartition};
+use twinlog_types::{BrokerId, ClusterId, Code, FlowName, TopicPartition};
 
 use crate::backoff::Backoff;
 use crate::board::Board;
@@ -350,8 +350,4 @@ impl Flow {
         self.board.throttled(&self.name, false, throttle);
     }
 
-    /// The name on the target of the state's topic.
-    pub(crate) fn state_topic(&self) -> TopicName {
-        crate::state::topic_name(&self.name.source)
-    }
 }

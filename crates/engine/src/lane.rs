@@ -266,6 +266,16 @@ fn judge(flow: &Flow, cell: &Cell, part: &ProducedPartition) -> Answer {
         ErrorCode::INVALID_PRODUCER_EPOCH | ErrorCode::PRODUCER_FENCED => {
             refused(Code::OwnedElsewhere, "", true)
         }
+        // Too old, overlapping, too new, or a baseline that somebody else set: only the tail tells.
+        ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER
+        | ErrorCode::DUPLICATE_SEQUENCE_NUMBER
+        | ErrorCode::UNKNOWN_PRODUCER_ID => Answer::Unclear,
+        ErrorCode::UNKNOWN_TOPIC_ID | ErrorCode::UNKNOWN_TOPIC_OR_PARTITION => {
+            // Deleted, or made again: the next look at the topics tells which.
+            flow.discover_soon();
+            flow.target.metadata_stale();
+            Answer::Unclear
+        }
         error => match error.remedy() {
             Remedy::Refuse => refused(Code::RefusedByTarget, "", true),
             Remedy::Retry | Remedy::Refresh | Remedy::Reroute | Remedy::Fatal | Remedy::None => {

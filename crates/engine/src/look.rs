@@ -93,6 +93,7 @@ async fn look(flow: &Arc<Flow>, cell: &Arc<Cell>, from: LookFrom) -> Result<(), 
             cell.target, lost_to.0 - 1
         ));
     }
+    flow.board.goes_on(&flow.name, &cell.source);
     if looked.found > 0 {
         info!(
             flow = %flow.name, partition = %cell.target, records = looked.found,

@@ -1,11 +1,13 @@
 //! Says how a flow comes along: on the board all the time, in the log when it changes.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tracing::info;
-use twinlog_types::State;
+use tracing::{info, warn};
+use twinlog_flow::health::{PartitionHealth, Patience};
+use twinlog_types::{Code, SourceOffset, State, TopicPartition};
 
 use crate::flow::Flow;
 
@@ -14,30 +16,13 @@ const LOG_EVERY: u32 = 10;
 
 /// Where the flow's partitions are, in sum.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Sums {
-    pub(crate) partitions: usize,
-    pub(crate) stopped: usize,
-    pub(crate) copied: u64,
-    pub(crate) lag: u64,
+struct Sums {
+    partitions: usize,
+    stopped: usize,
+    copied: u64,
+    lag: u64,
     /// Partitions whose source has not answered yet.
-    pub(crate) unheard: usize,
-}
-
-pub(crate) fn sums(flow: &Flow) -> Sums {
-    let mut sums = Sums { partitions: flow.cells.len(), ..Sums::default() };
-    for cell in flow.cells.all() {
-        let readable_end = cell.source_log.lock().readable_end;
-        let copier = cell.copier.lock();
-        sums.copied += copier.map().acknowledged();
-        if copier.stopped().is_some() {
-            sums.stopped += 1;
-        } else if readable_end < 0 {
-            sums.unheard += 1;
-        } else {
-            sums.lag += (readable_end - copier.map().copied_to().0).max(0).unsigned_abs();
-        }
-    }
-    sums
+    unheard: usize,
 }
 
 /// Reports until the flow ends.
@@ -45,6 +30,7 @@ pub(crate) async fn run(flow: Arc<Flow>) {
     let mut ending = flow.ending();
     let mut logged = Sums::default();
     let mut round = 0;
+    let mut healths: BTreeMap<TopicPartition, (PartitionHealth, Option<Code>)> = BTreeMap::new();
     loop {
         tokio::select! {
             biased;
@@ -52,17 +38,59 @@ pub(crate) async fn run(flow: Arc<Flow>) {
             () = tokio::time::sleep(INTERVAL) => {}
         }
         round += 1;
-        let now = sums(&flow);
-        let synced = now.lag == 0 && now.unheard == 0;
+        let sums = look(&flow, &mut healths);
+        let synced = sums.lag == 0 && sums.unheard == 0;
         let state = if synced { State::InSync } else { State::CatchingUp };
         flow.board.progress(&flow.name, state);
-        if round % LOG_EVERY == 0 && now != logged {
+        if round % LOG_EVERY == 0 && sums != logged {
             info!(
-                flow = %flow.name, partitions = now.partitions, stopped = now.stopped,
-                copied = now.copied, lag = now.lag,
+                flow = %flow.name, partitions = sums.partitions, stopped = sums.stopped,
+                copied = sums.copied, lag = sums.lag,
                 sent_bytes = flow.counters.sent_bytes.load(Ordering::Relaxed), "copying"
             );
-            logged = now;
+            logged = sums;
         }
     }
+}
+
+/// Looks at every partition; says of each what holds it, once.
+fn look(
+    flow: &Flow,
+    healths: &mut BTreeMap<TopicPartition, (PartitionHealth, Option<Code>)>,
+) -> Sums {
+    let now_ms = flow.now_ms();
+    let mut sums = Sums { partitions: flow.cells.len(), ..Sums::default() };
+    for cell in flow.cells.all() {
+        let log = *cell.source_log.lock();
+        let (copied_to, count, stopped) = {
+            let copier = cell.copier.lock();
+            let map = copier.map();
+            (map.copied_to(), map.acknowledged(), copier.stopped().is_some())
+        };
+        sums.copied += count;
+        if stopped {
+            sums.stopped += 1;
+            continue;
+        }
+        let Some(log) = log else {
+            sums.unheard += 1;
+            continue;
+        };
+        let (health, said) = healths
+            .entry(cell.source.clone())
+            .or_insert_with(|| (PartitionHealth::new(copied_to, now_ms), None));
+        let (readable, watermark) = (log.readable_end, log.high_watermark);
+        health.source_seen(SourceOffset(readable), SourceOffset(watermark), now_ms);
+        health.copied(copied_to, now_ms);
+        sums.lag += health.lag_records();
+        let standing = health.standing(Patience::default(), now_ms);
+        if standing.code != *said {
+            *said = standing.code;
+            if let (Some(code), Some(reason)) = (standing.code, standing.reason) {
+                warn!(flow = %flow.name, partition = %cell.source, %code, "{reason}");
+                flow.event(&cell, code, format!("{}: {reason}", cell.source));
+            }
+        }
+    }
+    sums
 }

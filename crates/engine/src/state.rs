@@ -279,13 +279,13 @@ pub(crate) async fn write_shard(
     let mut backoff = flow.backoff(3_000 + shard as u64);
     let mut lease_due = tokio::time::Instant::now();
     loop {
-        let ended = ending.drained();
         tokio::select! {
             biased;
+            () = ending.drained_signal() => {}
             () = flow.dirty(shard).urgent.notified() => {}
-            () = ending.drained_signal(), if !ended => {}
-            () = tokio::time::sleep(WRITE_INTERVAL), if !ended => {}
+            () = tokio::time::sleep(WRITE_INTERVAL) => {}
         }
+        let ended = ending.drained();
         loop {
             let last = ending.drained();
             let now_ms = flow.now_ms();

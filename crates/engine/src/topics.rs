@@ -457,7 +457,6 @@ fn insert(
         shard,
         copier,
         compare,
-        flow.now_ms(),
     );
     info!(flow = %flow.name, partition = %cell.source, target = %cell.target, "taken up");
     flow.cells.insert(cell.clone());
