@@ -28,6 +28,7 @@ use twinlog_types::{BrokerId, TopicId, TopicName, TopicPartition};
 use crate::cluster::{Asking, Cluster};
 use crate::error::ClientError;
 use crate::join::join_all;
+use crate::offsets::TopicCodes;
 
 /// Kafka's resource type of topics.
 const TOPIC: i8 = 2;
@@ -245,8 +246,8 @@ impl Cluster {
             if open.is_empty() || (attempt > 1 && !retry.pause().await) {
                 break;
             }
-            self.know_leaders(open.iter().map(|(tp, _)| tp), attempt > 1).await?;
-            self.delete_records_once(&open, &mut answers).await?;
+            let refused = self.know_leaders(open.iter().map(|(tp, _)| tp), attempt > 1).await?;
+            self.delete_records_once(&open, &refused, &mut answers).await?;
         }
         let silent = Err(ErrorCode::LEADER_NOT_AVAILABLE);
         Ok(offsets
@@ -258,6 +259,7 @@ impl Cluster {
     async fn delete_records_once(
         &self,
         open: &[&(TopicPartition, i64)],
+        refused: &TopicCodes,
         answers: &mut BTreeMap<TopicPartition, Result<i64, ErrorCode>>,
     ) -> Result<(), ClientError> {
         let timeout_ms = self.produce_timeout_ms();
@@ -267,7 +269,7 @@ impl Cluster {
                 Some(leader) => {
                     requests.entry(leader.broker).or_default().insert(tp, *offset);
                 }
-                None => drop(answers.insert(tp.clone(), Err(self.why_no_leader(tp)))),
+                None => drop(answers.insert(tp.clone(), Err(self.why_no_leader(tp, refused)))),
             }
         }
         let asked = requests.iter().map(|(&broker, entries)| async move {

@@ -269,7 +269,9 @@ impl Cluster {
         Retry::new(&self.inner.jitter, retry_backoff, retry_backoff_max, deadline)
     }
 
-    /// Runs `attempt` until it succeeds, fails for good, or the deadline is near.
+    /// Runs `attempt` until it succeeds, fails for good, or the deadline is near. That a topic does
+    /// not exist is believed after a few answers: it may just have been created, but whoever asks
+    /// for one that is gone shall not wait for the whole deadline.
     pub(crate) fn retrying<'a, T, F>(
         &'a self,
         mut attempt: impl FnMut() -> F + Send + 'a,
@@ -280,11 +282,13 @@ impl Cluster {
     {
         Box::pin(async move {
             let mut retry = self.retry();
+            let mut unknown = 0;
             loop {
                 match attempt().await {
                     Err(error) if error.is_retriable() => {
                         tracing::debug!(%error, "trying again");
-                        if !retry.pause().await {
+                        unknown += usize::from(is_unknown_topic(&error));
+                        if unknown > UNKNOWN_TOPIC_ANSWERS || !retry.pause().await {
                             return Err(error);
                         }
                     }
@@ -432,6 +436,14 @@ impl Cluster {
 /// move between threads for every lifetime (it says "not general enough" where it is spawned).
 pub(crate) type Asking<'a, T> =
     std::pin::Pin<Box<dyn Future<Output = Result<T, ClientError>> + Send + 'a>>;
+
+/// How many answers that a topic does not exist are doubted.
+const UNKNOWN_TOPIC_ANSWERS: usize = 5;
+
+fn is_unknown_topic(error: &ClientError) -> bool {
+    let unknown = [ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, ErrorCode::UNKNOWN_TOPIC_ID];
+    error.code().is_some_and(|code| unknown.contains(&code))
+}
 
 /// How many brokers are asked where one stale answer would do harm.
 const BROKERS_ASKED: usize = 5;

@@ -17,13 +17,14 @@
 //! KIP-227 (incremental sessions), KIP-516 (topic ids), KIP-320 and KIP-595 (leader epochs and
 //! `divergingEpoch`), KIP-392 (reading from followers); Kafka's `FetchSessionHandler`.
 
+mod session;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use bytes::Bytes;
 use twinlog_protocol::messages::{
-    FetchRequest, FetchResponse, fetch_request, fetch_response, string, topic_id as read_topic_id,
-    topic_name, topic_uuid,
+    FetchRequest, FetchResponse, fetch_request, fetch_response, string, topic_name, topic_uuid,
 };
 use twinlog_protocol::{ErrorCode, Request as _, decode_response, encode_body};
 use twinlog_types::{BrokerId, LeaderEpoch, Partition, TopicId, TopicName, TopicPartition};
@@ -31,6 +32,7 @@ use twinlog_wire::Connection;
 
 use crate::cluster::Cluster;
 use crate::error::ClientError;
+use crate::fetch::session::{Plan, SessionState};
 
 /// The first Fetch version that speaks of topics by id (KIP-516).
 const FIRST_WITH_IDS: i16 = 13;
@@ -307,114 +309,6 @@ impl FetchSession {
 impl Drop for FetchSession {
     fn drop(&mut self) {
         self.disconnect();
-    }
-}
-
-/// What the broker is believed to have in its session.
-#[derive(Debug, Default)]
-struct SessionState {
-    /// 0 while there is none.
-    id: i32,
-    /// What the next request carries; 0 asks for a new session (and closes the one named).
-    epoch: i32,
-    by_id: bool,
-    partitions: BTreeMap<TopicPartition, FetchPartition>,
-    topics: BTreeMap<TopicId, TopicName>,
-}
-
-/// What one request says.
-#[derive(Debug)]
-struct Plan {
-    session_id: i32,
-    session_epoch: i32,
-    by_id: bool,
-    changed: Vec<FetchPartition>,
-    forgotten: Vec<(TopicPartition, TopicId)>,
-    partitions: BTreeMap<TopicPartition, FetchPartition>,
-}
-
-impl SessionState {
-    fn plan(&mut self, wanted: &[FetchPartition], by_id: bool) -> Plan {
-        let mut partitions = BTreeMap::new();
-        for partition in wanted {
-            let before = partitions.insert(partition.tp.clone(), partition.clone());
-            assert!(before.is_none(), "{} twice in one fetch", partition.tp);
-        }
-        if by_id != self.by_id {
-            self.restart();
-        }
-        let mut changed = Vec::new();
-        let mut forgotten = Vec::new();
-        if self.epoch == 0 {
-            changed.extend_from_slice(wanted);
-        } else {
-            for partition in wanted {
-                match self.partitions.get(&partition.tp) {
-                    Some(before) if before == partition => {}
-                    Some(before) => {
-                        if by_id && before.topic_id != partition.topic_id {
-                            // To the broker these are two partitions of two topics.
-                            forgotten.push((before.tp.clone(), before.topic_id));
-                        }
-                        changed.push(partition.clone());
-                    }
-                    None => changed.push(partition.clone()),
-                }
-            }
-            for (tp, before) in &self.partitions {
-                if !partitions.contains_key(tp) {
-                    forgotten.push((tp.clone(), before.topic_id));
-                }
-            }
-        }
-        Plan {
-            session_id: self.id,
-            session_epoch: self.epoch,
-            by_id,
-            changed,
-            forgotten,
-            partitions,
-        }
-    }
-
-    fn accepted(&mut self, plan: Plan, session_id: i32) {
-        self.id = session_id;
-        self.epoch = match (session_id, plan.session_epoch) {
-            // The broker keeps no session for us: every request says everything.
-            (0, _) => 0,
-            (_, i32::MAX) => 1,
-            (_, epoch) => epoch + 1,
-        };
-        self.by_id = plan.by_id;
-        self.topics = BTreeMap::new();
-        if plan.by_id {
-            for (tp, partition) in &plan.partitions {
-                self.topics.entry(partition.topic_id).or_insert_with(|| tp.topic.clone());
-            }
-        }
-        self.partitions = plan.partitions;
-    }
-
-    fn refused(&mut self, code: ErrorCode) {
-        if code == ErrorCode::FETCH_SESSION_ID_NOT_FOUND {
-            self.id = 0;
-        }
-        self.restart();
-    }
-
-    /// The next request asks for a new session and closes the old one, which would otherwise
-    /// take one of the broker's slots until it is evicted.
-    fn restart(&mut self) {
-        self.epoch = 0;
-        self.partitions.clear();
-    }
-
-    fn topic(&self, topic: &fetch_response::FetchableTopicResponse) -> Option<TopicName> {
-        if self.by_id {
-            self.topics.get(&read_topic_id(topic.topic_id)).cloned()
-        } else {
-            Some(TopicName::from(topic.topic.as_str()))
-        }
     }
 }
 

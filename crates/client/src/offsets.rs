@@ -56,6 +56,9 @@ pub struct ListedOffset {
 /// broker holds the answers of all others for the whole deadline.
 const ATTEMPTS: usize = 6;
 
+/// Topics that could not be described, and why.
+pub(crate) type TopicCodes = BTreeMap<TopicName, ErrorCode>;
+
 type Answers = Vec<Option<Result<ListedOffset, ErrorCode>>>;
 
 impl Cluster {
@@ -79,8 +82,9 @@ impl Cluster {
             if open.is_empty() || (attempt > 1 && !retry.pause().await) {
                 break;
             }
-            self.know_leaders(open.iter().map(|&at| &wanted[at].0), attempt > 1).await?;
-            self.list_offsets_once(wanted, &open, isolation, &mut answers).await?;
+            let refused =
+                self.know_leaders(open.iter().map(|&at| &wanted[at].0), attempt > 1).await?;
+            self.list_offsets_once(wanted, &open, isolation, &refused, &mut answers).await?;
         }
         let answered = wanted.iter().zip(answers).map(|((tp, _), answer)| {
             (tp.clone(), answer.unwrap_or(Err(ErrorCode::LEADER_NOT_AVAILABLE)))
@@ -93,6 +97,7 @@ impl Cluster {
         wanted: &[(TopicPartition, OffsetSpec)],
         open: &[usize],
         isolation: Isolation,
+        refused: &TopicCodes,
         answers: &mut Answers,
     ) -> Result<(), ClientError> {
         // A broker refuses a request that names a partition twice: the second lookup of a
@@ -102,7 +107,7 @@ impl Cluster {
         for &at in open {
             let tp = &wanted[at].0;
             let Some(leader) = self.leader(tp) else {
-                answers[at] = Some(Err(self.why_no_leader(tp)));
+                answers[at] = Some(Err(self.why_no_leader(tp, refused)));
                 continue;
             };
             let round = seen.entry(tp).or_insert(0);
@@ -170,42 +175,41 @@ impl Cluster {
     }
 
     /// Asks for Metadata of those topics that have a partition here without a known leader; of
-    /// all of them when `again`.
+    /// all of them when `again`. Answers the codes of topics that could not be described.
     pub(crate) async fn know_leaders<'a>(
         &self,
         partitions: impl Iterator<Item = &'a TopicPartition>,
         again: bool,
-    ) -> Result<(), ClientError> {
+    ) -> Result<TopicCodes, ClientError> {
         let mut topics: Vec<TopicName> = partitions
             .filter(|tp| again || self.leader(tp).is_none())
             .map(|tp| tp.topic.clone())
             .collect();
         topics.sort_unstable();
         topics.dedup();
-        if !topics.is_empty() {
-            self.topics(Topics::Named(&topics)).await?;
+        if topics.is_empty() {
+            return Ok(TopicCodes::new());
         }
-        Ok(())
+        let asked = self.topics(Topics::Named(&topics)).await?;
+        let failed = asked.into_iter().filter(|topic| !topic.error.is_ok());
+        Ok(failed.map(|topic| (topic.name, topic.error)).collect())
     }
 
     /// The leader of a partition, asked for when unknown.
     pub(crate) async fn route(&self, tp: &TopicPartition) -> Result<Leader, ClientError> {
-        if let Some(leader) = self.leader(tp) {
-            return Ok(leader);
-        }
-        let asked = self.topics(Topics::Named(std::slice::from_ref(&tp.topic))).await?;
-        self.leader(tp).ok_or_else(|| {
-            let told = asked.first().map(|topic| topic.error).filter(|code| !code.is_ok());
-            ClientError::Code {
-                api: "Metadata",
-                code: told.unwrap_or_else(|| self.why_no_leader(tp)),
-                message: None,
-                about: tp.to_string(),
-            }
+        let refused = self.know_leaders(std::iter::once(tp), false).await?;
+        self.leader(tp).ok_or_else(|| ClientError::Code {
+            api: "Metadata",
+            code: self.why_no_leader(tp, &refused),
+            message: None,
+            about: tp.to_string(),
         })
     }
 
-    pub(crate) fn why_no_leader(&self, tp: &TopicPartition) -> ErrorCode {
+    pub(crate) fn why_no_leader(&self, tp: &TopicPartition, refused: &TopicCodes) -> ErrorCode {
+        if let Some(code) = refused.get(&tp.topic) {
+            return *code;
+        }
         match self.cached(&tp.topic) {
             Some(topic) if topic.partition(tp.partition).is_some() => {
                 ErrorCode::LEADER_NOT_AVAILABLE

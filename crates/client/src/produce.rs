@@ -105,19 +105,14 @@ impl Cluster {
         records: &[Record],
     ) -> Result<i64, ClientError> {
         let batch = encode_plain(records, Codec::None);
-        let mut retry = self.retry();
-        loop {
-            let error = match self.produce_plain_once(tp, &batch).await {
-                Ok(offset) => return Ok(offset),
-                Err(error) if error.is_retriable() => error,
-                Err(error) => return Err(error),
-            };
-            tracing::debug!(%error, "producing again");
-            if !retry.pause().await {
-                return Err(error);
+        self.retrying(|| async {
+            let outcome = self.produce_plain_once(tp, &batch).await;
+            if outcome.as_ref().is_err_and(ClientError::is_retriable) {
+                self.refresh(std::slice::from_ref(&tp.topic)).await;
             }
-            self.refresh(std::slice::from_ref(&tp.topic)).await;
-        }
+            outcome
+        })
+        .await
     }
 
     async fn produce_plain_once(

@@ -17,14 +17,14 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use twinlog_batch::{Batch, Control, Record, batches};
-use twinlog_types::TopicPartition;
+use twinlog_protocol::ErrorCode;
+use twinlog_types::{TopicId, TopicPartition};
+use twinlog_wire::Connection;
 
 use crate::cluster::Cluster;
 use crate::error::ClientError;
 use crate::fetch::{AbortedTransaction, FetchPartition, FetchedPartition, Isolation, fetch_alone};
 use crate::offsets::OffsetSpec;
-use twinlog_types::TopicId;
-use twinlog_wire::Connection;
 
 const FETCH_BYTES: i32 = 8 << 20;
 const BATCH_BYTES_MAX: usize = 128 << 20;
@@ -91,19 +91,23 @@ impl Cluster {
         spec: OffsetSpec,
         isolation: Isolation,
     ) -> Result<i64, ClientError> {
-        self.retrying(|| async {
+        let mut retry = self.retry();
+        loop {
             let listed = self.list_offsets(&[(tp.clone(), spec)], isolation).await?;
-            let refused = |code| ClientError::Code {
-                api: "ListOffsets",
-                code,
-                message: None,
-                about: tp.to_string(),
+            let answer = listed.into_iter().next().map(|(_, answer)| answer);
+            let code = match answer {
+                Some(Ok(listed)) => return Ok(listed.offset),
+                Some(Err(code)) => code,
+                None => ErrorCode::UNKNOWN_SERVER_ERROR,
             };
-            let silent = Err(twinlog_protocol::ErrorCode::UNKNOWN_SERVER_ERROR);
-            let answer = listed.into_iter().next().map_or(silent, |(_, answer)| answer);
-            Ok(answer.map_err(refused)?.offset)
-        })
-        .await
+            let about = tp.to_string();
+            let error = ClientError::Code { api: "ListOffsets", code, message: None, about };
+            // The lookup has asked several times already whether the topic exists.
+            let final_word = code == ErrorCode::UNKNOWN_TOPIC_OR_PARTITION;
+            if final_word || !error.is_retriable() || !retry.pause().await {
+                return Err(error);
+            }
+        }
     }
 
     /// One fetch from the leader, over a connection that is kept for the next.

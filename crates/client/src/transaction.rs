@@ -22,29 +22,24 @@
 //!
 //! References: KIP-98, KIP-360 (epochs after errors), KIP-890 (transactions, server side).
 
+mod batches;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use twinlog_batch::{Codec, Outgoing, Record, encode_transactional, split};
+use twinlog_batch::Record;
 use twinlog_protocol::messages::{
     AddPartitionsToTxnRequest, EndTxnRequest, InitProducerIdRequest, ProducerId as WireProducerId,
     TransactionalId, add_partitions_to_txn_request, string, topic_name,
 };
 use twinlog_protocol::{ErrorCode, Remedy};
-use twinlog_types::{
-    BrokerId, Cut, ProducerEpoch, ProducerId, Sequence, TopicId, TopicName, TopicPartition,
-};
+use twinlog_types::{BrokerId, ProducerEpoch, ProducerId, Sequence, TopicName, TopicPartition};
 use twinlog_wire::Connection;
 
 use crate::backoff::Retry;
 use crate::cluster::{Cluster, ask_on};
 use crate::error::ClientError;
 use crate::groups::CoordinatorKind;
-use crate::produce::{ProducePartition, send};
-
-/// The largest batch that is sent, before compression: below every broker's default limit.
-const BATCH_BYTES_MAX: usize = 512 << 10;
-const BATCH_RECORDS_MAX: usize = 10_000;
 
 /// The newest EndTxn that keeps the epoch, and the newest Produce that goes with it.
 const OLD_END_TXN: i16 = 4;
@@ -167,32 +162,88 @@ impl Transactional {
         (self.producer_id, self.epoch)
     }
 
-    /// Settles an unclear end: takes the id up again under our own producer id, which aborts what is
-    /// open and is refused when somebody else owns the id by now (KIP-360).
+    /// Settles what an [`ClientError::Unclear`] left: aborts whatever is still open under our own
+    /// producer id and epoch, and goes on as the owner. What had been committed stays committed:
+    /// read the partition. Does nothing for an owner that is not in doubt.
+    ///
+    /// The abort comes first: InitProducerId with our own epoch would fence us, too, while our
+    /// transaction is open.
     ///
     /// # Errors
     ///
-    /// [`ClientError::Fenced`] when somebody else does; others when the coordinator cannot be asked.
+    /// [`ClientError::Fenced`] when somebody else owns the id by now; others when the coordinator
+    /// cannot be asked (the owner stays in doubt).
     pub async fn reopen(&mut self) -> Result<(), ClientError> {
-        if let Some(fenced @ ClientError::Fenced { .. }) = &self.ended {
-            return Err(fenced.clone());
+        match &self.ended {
+            Some(fenced @ ClientError::Fenced { .. }) => return Err(fenced.clone()),
+            None if !self.writing => return Ok(()),
+            _ => {}
         }
-        self.init().await?;
-        self.ended = None;
-        self.writing = false;
-        Ok(())
+        let outcome = self.settle().await;
+        match &outcome {
+            Ok(()) => {
+                self.ended = None;
+                self.writing = false;
+            }
+            Err(fenced @ ClientError::Fenced { .. }) => self.ended = Some(fenced.clone()),
+            Err(_) => {}
+        }
+        outcome
+    }
+
+    async fn settle(&mut self) -> Result<(), ClientError> {
+        let cluster = self.cluster.clone();
+        let mut retry = cluster.retry();
+        loop {
+            let coordinator = match self.coordinator().await {
+                Ok(connection) => raises_epoch(&connection),
+                Err(error) => Err(error),
+            };
+            let ended = match coordinator {
+                Ok(raises_epoch) => {
+                    self.end_once(false, raises_epoch).await.map(|end| (end, raises_epoch))
+                }
+                Err(error) => Err(error),
+            };
+            let (error, go_on) = match ended {
+                Ok(((code, producer), raises_epoch)) => match self.next_step(code) {
+                    Next::Done => {
+                        if raises_epoch {
+                            (self.producer_id, self.epoch) = producer;
+                            self.sequences.clear();
+                            return Ok(());
+                        }
+                        return self.init().await;
+                    }
+                    // Nothing is open (any more): it was committed, or never begun.
+                    Next::Fail(ErrorCode::INVALID_TXN_STATE) => return self.init().await,
+                    Next::Fail(code) => return Err(self.refused("EndTxn", code)),
+                    Next::Again { shortly } => {
+                        (self.refused("EndTxn", code), pause(&mut retry, shortly).await)
+                    }
+                },
+                Err(error) => {
+                    self.lose_coordinator();
+                    let retriable = error.is_retriable();
+                    (error, retriable && retry.pause().await)
+                }
+            };
+            if !go_on {
+                return Err(error);
+            }
+        }
     }
 
     /// Writes records in one transaction. Keys and values of one partition keep their order; the
     /// records' own offsets do not matter.
     ///
-    /// Dropping the returned future leaves the transaction open and this owner unusable: every
-    /// later call answers [`ClientError::Unclear`].
+    /// Dropping the returned future leaves the transaction open and this owner in doubt, as
+    /// [`ClientError::Unclear`] does.
     ///
     /// # Errors
     ///
-    /// See the module's head; after [`ClientError::Fenced`] and [`ClientError::Unclear`] every
-    /// later call gives the same error.
+    /// See the module's head; after [`ClientError::Fenced`] every later call gives the same error,
+    /// after [`ClientError::Unclear`] until [`Transactional::reopen`] has settled it.
     pub async fn write(
         &mut self,
         records: Vec<(TopicPartition, Vec<Record>)>,
@@ -363,159 +414,6 @@ impl Transactional {
             .min_by_key(|code| *code == ErrorCode::OPERATION_NOT_ATTEMPTED)
             .unwrap_or(ErrorCode::NONE);
         Ok((code, raises_epoch(&connection)?))
-    }
-
-    /// Produces every record; any failure leaves the transaction to be aborted.
-    async fn produce(
-        &mut self,
-        records: &BTreeMap<TopicPartition, Vec<Record>>,
-        raises_epoch: bool,
-        retry: &mut Retry<'_>,
-    ) -> Result<(), ClientError> {
-        let mut stretches: BTreeMap<&TopicPartition, _> = records
-            .iter()
-            .map(|(tp, records)| (tp, split(records, BATCH_BYTES_MAX, BATCH_RECORDS_MAX)))
-            .collect();
-        // One batch per partition and request; what a partition has more goes into the next.
-        loop {
-            let mut round = BTreeMap::new();
-            for (tp, stretches) in &mut stretches {
-                if let Some(stretch) = stretches.next() {
-                    round.insert((*tp).clone(), self.cut(tp, stretch));
-                }
-            }
-            if round.is_empty() {
-                return Ok(());
-            }
-            self.produce_round(round, raises_epoch, retry).await?;
-        }
-    }
-
-    fn cut(&mut self, tp: &TopicPartition, records: &[Record]) -> Outgoing {
-        let count = records.len() as u32;
-        let sequence = self.sequences.entry(tp.clone()).or_default();
-        let cut = Cut {
-            producer_id: self.producer_id,
-            producer_epoch: self.epoch,
-            base_sequence: *sequence,
-            count,
-        };
-        *sequence = sequence.plus(count);
-        encode_transactional(records, Codec::None, cut)
-    }
-
-    /// Sends one batch per partition until all are stored. A batch keeps its cut, so that a broker
-    /// recognises what it has: its state of an open transaction does not expire.
-    async fn produce_round(
-        &mut self,
-        mut open: BTreeMap<TopicPartition, Outgoing>,
-        raises_epoch: bool,
-        retry: &mut Retry<'_>,
-    ) -> Result<(), ClientError> {
-        loop {
-            let mut last = None;
-            let mut requests: BTreeMap<BrokerId, Vec<ProducePartition>> = BTreeMap::new();
-            for (tp, batch) in &open {
-                match self.cluster.route(tp).await {
-                    Ok(leader) => {
-                        let topic_id = self.cluster.known_id(&tp.topic).unwrap_or(TopicId::NONE);
-                        let (tp, batch) = (tp.clone(), batch.clone());
-                        let partition = ProducePartition { tp, topic_id, batch };
-                        requests.entry(leader.broker).or_default().push(partition);
-                    }
-                    Err(error) if error.is_retriable() => last = Some(error),
-                    Err(error) => return Err(error),
-                }
-            }
-            let mut pending = Vec::new();
-            for (broker, partitions) in requests {
-                match self.send(broker, partitions, raises_epoch).await {
-                    Ok(answer) => pending.push((broker, answer)),
-                    Err(error) if error.is_retriable() => last = Some(error),
-                    Err(error) => return Err(error),
-                }
-            }
-            let mut failed = None;
-            for (broker, answer) in pending {
-                // Every answer is waited for, also after a failure: the abort must come last.
-                match answer.await {
-                    Ok(answer) => {
-                        for told in answer.partitions {
-                            match told.error {
-                                ErrorCode::NONE | ErrorCode::DUPLICATE_SEQUENCE_NUMBER => {
-                                    open.remove(&told.tp);
-                                }
-                                code if is_fence(code) => {
-                                    failed = Some(self.refused("Produce", code));
-                                }
-                                code => {
-                                    let error = ClientError::Code {
-                                        api: "Produce",
-                                        code,
-                                        message: told.message,
-                                        about: format!(
-                                            "{} in a transaction of {}",
-                                            told.tp, self.id
-                                        ),
-                                    };
-                                    if error.is_retriable() {
-                                        last = Some(error);
-                                    } else if failed.is_none() {
-                                        failed = Some(error);
-                                    }
-                                }
-                            }
-                        }
-                    }
-                    Err(error) => {
-                        self.leaders.remove(&broker);
-                        if error.is_retriable() {
-                            last = Some(error);
-                        } else if failed.is_none() {
-                            failed = Some(error);
-                        }
-                    }
-                }
-            }
-            if let Some(failed) = failed {
-                return Err(failed);
-            }
-            if open.is_empty() {
-                return Ok(());
-            }
-            let error =
-                last.unwrap_or_else(|| self.refused("Produce", ErrorCode::REQUEST_TIMED_OUT));
-            tracing::debug!(%error, id = self.id, "producing again");
-            if !retry.pause().await {
-                return Err(error);
-            }
-            let mut topics: Vec<TopicName> = open.keys().map(|tp| tp.topic.clone()).collect();
-            topics.dedup();
-            self.cluster.refresh(&topics).await;
-        }
-    }
-
-    async fn send(
-        &mut self,
-        broker: BrokerId,
-        partitions: Vec<ProducePartition>,
-        raises_epoch: bool,
-    ) -> Result<
-        impl Future<Output = Result<crate::ProduceAnswer, ClientError>> + Send + 'static + use<>,
-        ClientError,
-    > {
-        let connection = match self.leaders.get(&broker) {
-            Some(connection) if !connection.is_closed() => connection.clone(),
-            _ => {
-                let address = self.cluster.address(broker).await?;
-                let connection = self.cluster.inner.connections.own(&address).await?;
-                self.leaders.insert(broker, connection.clone());
-                connection
-            }
-        };
-        let newest = if raises_epoch { i16::MAX } else { OLD_PRODUCE };
-        let timeout_ms = self.cluster.produce_timeout_ms();
-        send(&connection, Some(&self.id), partitions, timeout_ms, newest)
     }
 
     /// Commits or aborts.

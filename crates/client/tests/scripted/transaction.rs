@@ -267,3 +267,35 @@ async fn a_write_that_was_given_up_leaves_an_owner_in_doubt() {
     let error = write(&mut owner, &["b"]).await.unwrap_err();
     assert!(matches!(error, ClientError::Unclear { .. }), "{error}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_in_doubt_aborts_what_is_open_and_goes_on() {
+    let fake = Fake::old(script(codes(&[(ApiKey::EndTxn, &[LOST, 51])])));
+    let mut owner = open(&fake).await;
+    write(&mut owner, &["a"]).await.unwrap_err();
+    owner.reopen().await.unwrap();
+    assert_eq!(ends(&fake), [true, false, false]);
+    assert_eq!(owner.producer(), (9, 1), "a raised epoch begins at sequence 0 again");
+    write(&mut owner, &["b"]).await.unwrap();
+    assert_eq!(cuts(&fake), [(0, 0, true), (1, 0, true)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_in_doubt_whose_commit_was_done_goes_on() {
+    let fake = Fake::old(script(codes(&[(ApiKey::EndTxn, &[LOST, 48])])));
+    let mut owner = open(&fake).await;
+    write(&mut owner, &["a"]).await.unwrap_err();
+    owner.reopen().await.unwrap();
+    write(&mut owner, &["b"]).await.unwrap();
+    assert_eq!(fake.calls(ApiKey::InitProducerId).len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_in_doubt_learns_that_it_is_fenced() {
+    let fake = Fake::old(script(codes(&[(ApiKey::EndTxn, &[LOST, 90])])));
+    let mut owner = open(&fake).await;
+    write(&mut owner, &["a"]).await.unwrap_err();
+    assert!(matches!(owner.reopen().await, Err(ClientError::Fenced { .. })));
+    assert!(matches!(owner.reopen().await, Err(ClientError::Fenced { .. })));
+    assert_eq!(fake.calls(ApiKey::InitProducerId).len(), 1, "a fenced owner takes nothing back");
+}
