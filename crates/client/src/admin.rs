@@ -134,7 +134,7 @@ impl Cluster {
         let answers = self
             .as_controller("CreateTopics", || {
                 Box::pin(async {
-                    let response = self.ask_controller(&request).await?;
+                    let response = self.ask_controller(request).await?;
                     Ok(response
                         .topics
                         .into_iter()
@@ -169,7 +169,7 @@ impl Cluster {
         let answers = self
             .as_controller("CreatePartitions", || {
                 Box::pin(async {
-                    let response = self.ask_controller(&request).await?;
+                    let response = self.ask_controller(request).await?;
                     Ok(response
                         .results
                         .into_iter()
@@ -208,7 +208,7 @@ impl Cluster {
         let answers = self
             .as_controller("DeleteTopics", || {
                 Box::pin(async {
-                    let response = self.ask_controller(&request).await?;
+                    let response = self.ask_controller(request).await?;
                     Ok(response
                         .responses
                         .into_iter()
@@ -392,7 +392,7 @@ impl Cluster {
         let answers = self
             .as_controller("IncrementalAlterConfigs", || {
                 Box::pin(async {
-                    let response = self.ask_controller(&request).await?;
+                    let response = self.ask_controller(request).await?;
                     Ok(response
                         .responses
                         .into_iter()
