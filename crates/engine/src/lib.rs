@@ -32,7 +32,7 @@ mod groups;
 mod internal;
 mod lane;
 mod look;
-
+pub mod observe;
 mod options;
 mod report;
 mod state;

@@ -188,10 +188,7 @@ impl FlowObservation {
 }
 
 /// The most urgent of a whole's own standing and those of its parts; a part is named.
-fn worst<'a>(
-    own: &'a Standing,
-    parts: impl Iterator<Item = (String, &'a Standing)>,
-) -> Standing {
+fn worst<'a>(own: &'a Standing, parts: impl Iterator<Item = (String, &'a Standing)>) -> Standing {
     let mut worst = own.clone();
     for (name, standing) in parts {
         if standing.urgency() > worst.urgency() {
@@ -207,7 +204,8 @@ impl Observer {
     /// gives up waiting has the rest.
     pub async fn observe(&self, found: &mut FlowObservation) {
         let name = &self.config.name;
-        let (source_id, target_id) = tokio::join!(self.source.cluster_id(), self.target.cluster_id());
+        let (source_id, target_id) =
+            tokio::join!(self.source.cluster_id(), self.target.cluster_id());
         let source_id = source_id.map_err(|error| self.miss(found, true, "the cluster", &error));
         let target_id = target_id.map_err(|error| self.miss(found, false, "the cluster", &error));
         let Ok(target_id) = target_id else {

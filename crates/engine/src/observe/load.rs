@@ -8,8 +8,7 @@ use twinlog_flow::topics::MirroredTopic;
 use twinlog_offsets::OffsetMap;
 use twinlog_offsets::state::{PartitionKey, Position, StateKey};
 use twinlog_types::{
-    ClusterAlias, ClusterId, Code, SourceOffset, State, TargetOffset, TopicId, TopicName,
-    TopicPartition,
+    ClusterAlias, ClusterId, Code, State, TargetOffset, TopicId, TopicName, TopicPartition,
 };
 
 use super::{Observer, tail};
@@ -240,8 +239,7 @@ impl Mirror {
         } else if exists == Some(true) {
             (Code::NothingCopied, format!("nothing of {} was copied", source.topic))
         } else if exists == Some(false) {
-            let reason =
-                format!("there is no topic {} on {}", source.topic, self.source_alias);
+            let reason = format!("there is no topic {} on {}", source.topic, self.source_alias);
             (Code::TopicNotMirrored, reason)
         } else {
             (Code::TopicNotMirrored, format!("{} was never mirrored", source.topic))
@@ -263,10 +261,7 @@ impl Mirror {
         };
         self.check_ids(source, key, position).await?;
         let target = TopicPartition::new(position.target_topic.clone(), key.partition);
-        let wanted = [
-            (target.clone(), OffsetSpec::Earliest),
-            (target.clone(), OffsetSpec::Latest),
-        ];
+        let wanted = [(target.clone(), OffsetSpec::Earliest), (target.clone(), OffsetSpec::Latest)];
         let listed = self.target.list_offsets(&wanted, Isolation::ReadUncommitted).await?;
         let mut bounds = Vec::new();
         for (tp, answer) in listed {
@@ -295,9 +290,8 @@ impl Mirror {
         key: &PartitionKey,
         position: &Position,
     ) -> Result<(), NotMapped> {
-        let stopped = |code, reason| {
-            Err(NotMapped::Found(Standing::found(State::Stopped, code, reason)))
-        };
+        let stopped =
+            |code, reason| Err(NotMapped::Found(Standing::found(State::Stopped, code, reason)));
         let now = self.source_topics.as_ref().and_then(|topics| topics.get(&source.topic));
         if now.is_some_and(|now| differ(*now, key.source_topic)) {
             let reason = format!(
@@ -326,4 +320,3 @@ impl Mirror {
 fn differ(a: TopicId, b: TopicId) -> bool {
     !a.is_none() && !b.is_none() && a != b
 }
-

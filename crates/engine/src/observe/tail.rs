@@ -20,8 +20,7 @@ pub(super) async fn last_head(
     end: i64,
 ) -> Result<Option<Head>, ClientError> {
     let view = target.leader_view(tp).await?;
-    let fetched =
-        view.fetch(end - 1, ONE_BATCH, MAX_WAIT, Isolation::ReadUncommitted).await?;
+    let fetched = view.fetch(end - 1, ONE_BATCH, MAX_WAIT, Isolation::ReadUncommitted).await?;
     Ok(heads(&fetched.records).map_while(Result::ok).last())
 }
 
@@ -62,9 +61,9 @@ pub(super) async fn timestamp_at(
 ) -> Result<Option<i64>, ClientError> {
     let view = source.leader_view(tp).await?;
     let fetched = view.fetch(offset, ONE_BATCH, MAX_WAIT, Isolation::ReadUncommitted).await?;
-    let head = heads(&fetched.records).map_while(Result::ok).find(|head| {
-        head.next_offset() > offset && !head.is_control() && head.max_timestamp >= 0
-    });
+    let head = heads(&fetched.records)
+        .map_while(Result::ok)
+        .find(|head| head.next_offset() > offset && !head.is_control() && head.max_timestamp >= 0);
     Ok(head.map(|head| head.max_timestamp))
 }
 

@@ -1,0 +1,495 @@
+//! Looks at both clusters, or at the target alone, and says how topics stand.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::Future;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use twinlog_client::{
+    ClientError, Cluster, ErrorCode, Isolation, ListedOffset, OffsetSpec, TopicInfo, Topics,
+};
+use twinlog_flow::Standing;
+use twinlog_flow::topics::{Seen, TopicFollower, TopicListing, TopicPlan, TopicVerdict};
+use twinlog_mirror::{Refusal, replicates};
+use twinlog_offsets::OffsetMap;
+use twinlog_types::{ClusterId, Code, Partition, State, TopicName, TopicPartition};
+
+use super::load::{Bounds, Known, map_now, topics as known_topics};
+use super::partitions::{Ends, Facts};
+use super::tail::{self, OpenTransaction};
+use super::{FlowObservation, Observer, PartitionObservation, TopicObservation, running, worst};
+use crate::state;
+
+/// Partitions that are looked at closely at the same time.
+const CLOSE_LOOKS: usize = 16;
+/// Partitions whose first waiting record is looked at; the others' age is an estimate.
+const AGES_MAX: usize = 512;
+/// Within this time a running mirror writes the state of what it has just taken up.
+const TAKEN_UP_WITHIN: Duration = Duration::from_millis(800);
+
+/// The maps and positions that groups are translated by.
+pub(super) type Maps = BTreeMap<TopicPartition, MapNow>;
+
+/// A mirrored partition's map as of now.
+#[derive(Debug)]
+pub(super) struct MapNow {
+    pub(super) target: TopicPartition,
+    pub(super) map: OffsetMap,
+    pub(super) written_ms: i64,
+}
+
+/// What is asked of single partitions after the first look.
+#[derive(Default)]
+struct Close {
+    waits_since_ms: BTreeMap<TopicPartition, i64>,
+    open_transactions: BTreeMap<TopicPartition, OpenTransaction>,
+}
+
+impl Observer {
+    pub(super) async fn observe_both(
+        &self,
+        pair: &(ClusterId, ClusterId),
+        found: &mut FlowObservation,
+    ) {
+        let (source, target) =
+            tokio::join!(self.source.topics(Topics::All), self.target.topics(Topics::All));
+        let source = source.map_err(|error| self.miss(found, true, "the topics", &error));
+        let target = target.map_err(|error| self.miss(found, false, "the topics", &error));
+        let (Ok(source), Ok(target)) = (source, target) else {
+            found.own = found.missing_standing();
+            return;
+        };
+        let commits = self.read_commits(found).await;
+        let ends = self.source_ends(&source, found).await;
+        let mut stored = match state::read(&self.target, &self.config.name.source, pair).await {
+            Ok(stored) => stored,
+            Err(error) => {
+                self.miss(found, false, "the state of the mirror", &error);
+                found.own = found.missing_standing();
+                return;
+            }
+        };
+        let mut known = Known::new(&stored);
+        let plan = self.plan(&source, &target, &known_topics(&stored));
+        let bounds = self.target_bounds(&plan, found).await;
+        found.own = running(stored.lease.as_ref(), self.now_ms());
+        let unexplained = bounds.iter().any(|(tp, bounds)| {
+            matches!(bounds, Ok((start, end)) if start < end) && !known.partitions.contains_key(tp)
+        });
+        if unexplained && found.own.state == State::InSync {
+            tokio::time::sleep(TAKEN_UP_WITHIN).await;
+            if let Ok(again) = state::read(&self.target, &self.config.name.source, pair).await {
+                stored = again;
+                known = Known::new(&stored);
+            }
+        }
+        found.lease = stored.lease;
+        let (maps, unusable) = self.maps(&known, &bounds, found).await;
+        let close = self.look_closely(&ends, &maps).await;
+        self.put_topics(found, &Sight { plan, known, ends, bounds, unusable, close }, &maps);
+        self.put_groups(found, commits, &maps);
+    }
+
+    /// Where the partitions of the topics that are copied begin and end on the source.
+    async fn source_ends(
+        &self,
+        source: &[TopicInfo],
+        found: &mut FlowObservation,
+    ) -> BTreeMap<TopicPartition, Result<Ends, ErrorCode>> {
+        let wanted: Vec<TopicPartition> = source
+            .iter()
+            .filter(|topic| topic.error.is_ok() && replicates(&self.config, topic.name.as_str()))
+            .flat_map(|topic| {
+                topic
+                    .partitions
+                    .iter()
+                    .map(|info| TopicPartition::new(topic.name.clone(), info.partition))
+            })
+            .collect();
+        let readable = match self.config.isolation {
+            twinlog_mirror::Isolation::ReadCommitted => Isolation::ReadCommitted,
+            twinlog_mirror::Isolation::ReadUncommitted => Isolation::ReadUncommitted,
+        };
+        let latest: Vec<_> = wanted.iter().map(|tp| (tp.clone(), OffsetSpec::Latest)).collect();
+        let (readable, bounds) = tokio::join!(
+            self.source.list_offsets(&latest, readable),
+            bounds_of(&self.source, &wanted),
+        );
+        match (readable, bounds) {
+            (Ok(readable), Ok(bounds)) => {
+                let readable: BTreeMap<_, _> = readable.into_iter().collect();
+                let ends = bounds.into_iter().map(|(tp, bounds)| {
+                    let ends = bounds.and_then(|(start, high_watermark)| {
+                        let readable = offset_of(readable.get(&tp).copied())?;
+                        // The two ends were asked for one after the other.
+                        let high_watermark = high_watermark.max(readable);
+                        Ok(Ends { start, readable, high_watermark })
+                    });
+                    (tp, ends)
+                });
+                ends.collect()
+            }
+            (Err(error), _) | (_, Err(error)) => {
+                self.miss(found, true, "where partitions end on topics", &error);
+                BTreeMap::new()
+            }
+        }
+    }
+
+    fn plan(
+        &self,
+        source: &[TopicInfo],
+        target: &[TopicInfo],
+        known: &[twinlog_flow::topics::MirroredTopic],
+    ) -> TopicPlan {
+        // Which configs a topic would be made with does not matter here.
+        let (source, target) = (listed(source), listed(target));
+        let seen = Seen {
+            flow: &self.config,
+            opposite: self.opposite.as_deref(),
+            source: &source,
+            target: &target,
+            known,
+            claimed: &BTreeMap::new(),
+        };
+        TopicFollower::new().plan(&seen, false)
+    }
+
+    async fn target_bounds(
+        &self,
+        plan: &TopicPlan,
+        found: &mut FlowObservation,
+    ) -> BTreeMap<TopicPartition, Result<Bounds, ErrorCode>> {
+        let mirrored: Vec<(TopicPartition, TopicPartition)> = plan
+            .mirror
+            .iter()
+            .flat_map(|topic| {
+                (0..topic.partitions).map(|partition| {
+                    let source = TopicPartition::new(topic.source.clone(), partition);
+                    (source, TopicPartition::new(topic.target.clone(), partition))
+                })
+            })
+            .collect();
+        let targets: Vec<_> = mirrored.iter().map(|(_, target)| target.clone()).collect();
+        match bounds_of(&self.target, &targets).await {
+            Ok(bounds) => {
+                let sources = mirrored.into_iter().map(|(source, _)| source);
+                sources.zip(bounds.into_iter().map(|(_, bounds)| bounds)).collect()
+            }
+            Err(error) => {
+                self.miss(found, false, "where partitions end on topics", &error);
+                BTreeMap::new()
+            }
+        }
+    }
+
+    /// The maps of all partitions that have one, and why others' cannot be used.
+    async fn maps(
+        &self,
+        known: &Known,
+        bounds: &BTreeMap<TopicPartition, Result<Bounds, ErrorCode>>,
+        found: &mut FlowObservation,
+    ) -> (Maps, BTreeMap<TopicPartition, Standing>) {
+        let mut work = Vec::new();
+        let mut unusable = BTreeMap::new();
+        for (source, (key, partition)) in &known.partitions {
+            let Some(Ok(bounds)) = bounds.get(source).copied() else { continue };
+            let (source, partition) = (source.clone(), partition.clone());
+            let Some(position) = partition.position.clone() else { continue };
+            let target = TopicPartition::new(position.target_topic.clone(), key.partition);
+            let cluster = self.target.clone();
+            work.push(async move {
+                let map = map_now(&cluster, &target, &partition, &position, bounds).await;
+                (source, target, position.written_ms, map)
+            });
+        }
+        let mut maps = Maps::new();
+        for (source, target, written_ms, map) in in_parallel(work).await {
+            match map {
+                Ok(Ok(map)) => drop(maps.insert(source, MapNow { target, map, written_ms })),
+                Ok(Err(standing)) => drop(unusable.insert(source, standing)),
+                Err(error) => {
+                    let reason = format!("the end of {target} could not be looked at: {error}");
+                    unusable.insert(source, Standing::because(State::Unknown, reason));
+                    self.miss(found, false, &format!("the end of {target}"), &error);
+                }
+            }
+        }
+        (maps, unusable)
+    }
+
+    /// Looks at what waits on the source: how old it is, and whether a transaction holds it.
+    /// Answers that do not come are done without.
+    async fn look_closely(
+        &self,
+        ends: &BTreeMap<TopicPartition, Result<Ends, ErrorCode>>,
+        maps: &Maps,
+    ) -> Close {
+        let mut ages = Vec::new();
+        let mut transactions = Vec::new();
+        for (tp, mapped) in maps {
+            let Some(Ok(ends)) = ends.get(tp) else { continue };
+            let copied_to = mapped.map.copied_to().0;
+            let (source, tp) = (self.source.clone(), tp.clone());
+            if copied_to < ends.readable && copied_to >= ends.start {
+                ages.push(async move {
+                    let since = tail::timestamp_at(&source, &tp, copied_to).await;
+                    Some((tp, since.ok().flatten()?))
+                });
+            } else if ends.readable < ends.high_watermark {
+                transactions.push(async move {
+                    let open = tail::open_transaction(&source, &tp).await;
+                    Some((tp, open.ok().flatten()?))
+                });
+            }
+        }
+        ages.truncate(AGES_MAX);
+        Close {
+            waits_since_ms: in_parallel(ages).await.into_iter().flatten().collect(),
+            open_transactions: in_parallel(transactions).await.into_iter().flatten().collect(),
+        }
+    }
+
+    fn put_topics(&self, found: &mut FlowObservation, sight: &Sight, maps: &Maps) {
+        let mut names: BTreeSet<&TopicName> = sight.ends.keys().map(|tp| &tp.topic).collect();
+        names.extend(sight.plan.stopped.iter().map(|verdict| &verdict.topic));
+        names.extend(sight.plan.mirror.iter().map(|topic| &topic.source));
+        let now_ms = self.now_ms();
+        let runs = found.own.state == State::InSync;
+        for name in names {
+            let target_topic = self.config.remote_topic(name.as_str());
+            let partitions: Vec<PartitionObservation> = sight
+                .partitions_of(name)
+                .into_iter()
+                .map(|partition| sight.partition(name, partition, maps, (now_ms, runs)))
+                .collect();
+            let whole = sight.topic(name).unwrap_or_else(Standing::in_sync);
+            let standing = worst(
+                &whole,
+                partitions
+                    .iter()
+                    .map(|one| (format!("partition {}", one.partition), &one.standing)),
+            );
+            found.topics.push(TopicObservation {
+                topic: name.clone(),
+                target_topic,
+                standing,
+                partitions,
+            });
+        }
+        for excluded in &sight.plan.excluded {
+            if excluded.why.0 == Refusal::Internal {
+                continue;
+            }
+            found.topics.push(TopicObservation {
+                topic: excluded.topic.clone(),
+                target_topic: self.config.remote_topic(excluded.topic.as_str()),
+                standing: Standing::found(
+                    State::Excluded,
+                    Code::TopicNotMirrored,
+                    excluded.why.to_string(),
+                ),
+                partitions: Vec::new(),
+            });
+        }
+    }
+
+    /// What the target alone tells, while the source cannot be reached.
+    pub(super) async fn observe_target_only(
+        &self,
+        target_id: &ClusterId,
+        found: &mut FlowObservation,
+    ) -> Result<(), ClientError> {
+        let Some(pair) = self.stored_pair(target_id).await? else { return Ok(()) };
+        let stored = state::read(&self.target, &self.config.name.source, &pair).await?;
+        let known = Known::new(&stored);
+        found.lease.clone_from(&stored.lease);
+        let targets = known.partitions.values().filter_map(|(key, partition)| {
+            let position = partition.position.as_ref()?;
+            Some(TopicPartition::new(position.target_topic.clone(), key.partition))
+        });
+        let targets: Vec<TopicPartition> = targets.collect();
+        let listed: BTreeMap<_, _> = bounds_of(&self.target, &targets).await?.into_iter().collect();
+        let bounds: BTreeMap<TopicPartition, Result<Bounds, ErrorCode>> = known
+            .partitions
+            .iter()
+            .filter_map(|(source, (key, partition))| {
+                let position = partition.position.as_ref()?;
+                let target = TopicPartition::new(position.target_topic.clone(), key.partition);
+                Some((source.clone(), listed.get(&target).copied()?))
+            })
+            .collect();
+        let (maps, unusable) = self.maps(&known, &bounds, found).await;
+        let unreachable = || {
+            let reason = "how far the source is cannot be found out";
+            Standing::found(State::Unknown, Code::Unreachable, reason)
+        };
+        for (source, (_, partition)) in &known.partitions {
+            let Some(position) = &partition.position else { continue };
+            let observation = PartitionObservation {
+                partition: source.partition,
+                source_start: None,
+                source_end: None,
+                copied_to: maps.get(source).map(|mapped| mapped.map.copied_to().0),
+                target_end: bounds.get(source).and_then(|bounds| Some(bounds.ok()?.1)),
+                lag_records: None,
+                lag_ms: None,
+                standing: unusable.get(source).cloned().unwrap_or_else(unreachable),
+                gaps: partition.gaps.values().cloned().collect(),
+            };
+            match found.topics.last_mut().filter(|topic| topic.topic == source.topic) {
+                Some(topic) => topic.partitions.push(observation),
+                None => found.topics.push(TopicObservation {
+                    topic: source.topic.clone(),
+                    target_topic: position.target_topic.clone(),
+                    standing: unreachable(),
+                    partitions: vec![observation],
+                }),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Everything that was read about topics.
+struct Sight {
+    plan: TopicPlan,
+    known: Known,
+    ends: BTreeMap<TopicPartition, Result<Ends, ErrorCode>>,
+    bounds: BTreeMap<TopicPartition, Result<Bounds, ErrorCode>>,
+    unusable: BTreeMap<TopicPartition, Standing>,
+    close: Close,
+}
+
+impl Sight {
+    fn partitions_of(&self, topic: &TopicName) -> BTreeSet<Partition> {
+        let here = |tp: &&TopicPartition| tp.topic == *topic;
+        let on_source = self.ends.keys().filter(here);
+        let mirrored = self.known.partitions.keys().filter(here);
+        on_source.chain(mirrored).map(|tp| tp.partition).collect()
+    }
+
+    /// How the topic as a whole stands, where there is something to say.
+    fn topic(&self, topic: &TopicName) -> Option<Standing> {
+        let whole =
+            |verdict: &&TopicVerdict| verdict.topic == *topic && verdict.partitions.is_none();
+        if let Some(verdict) = self.plan.stopped.iter().find(whole) {
+            let reason = verdict.reason.clone();
+            return Some(Standing::found(State::Stopped, verdict.code, reason));
+        }
+        if let Some(creation) = self.plan.create.iter().find(|one| one.source == *topic) {
+            let reason = format!("{} does not exist on the target yet", creation.target);
+            return Some(Standing::found(State::Waiting, Code::TopicMissingOnTarget, reason));
+        }
+        let finding = self.plan.findings.iter().find(|finding| finding.topic == *topic)?;
+        Some(Standing::found(State::InSync, finding.code, finding.reason.clone()))
+    }
+
+    fn partition(
+        &self,
+        topic: &TopicName,
+        partition: Partition,
+        maps: &Maps,
+        (now_ms, running): (i64, bool),
+    ) -> PartitionObservation {
+        let tp = TopicPartition::new(topic.clone(), partition);
+        let state = self.known.partitions.get(&tp).map(|(_, state)| state);
+        let gaps: Vec<_> =
+            state.into_iter().flat_map(|state| state.gaps.values().cloned()).collect();
+        let absent = ErrorCode::UNKNOWN_TOPIC_OR_PARTITION;
+        let facts = Facts {
+            now_ms,
+            running,
+            position: state.and_then(|state| state.position.as_ref()),
+            unusable: self.unusable.get(&tp).cloned(),
+            copied_to: maps.get(&tp).map(|mapped| mapped.map.copied_to().0),
+            source: self.ends.get(&tp).copied().unwrap_or(Err(absent)),
+            target: self.bounds.get(&tp).copied().unwrap_or(Err(absent)),
+            gaps: &gaps,
+            waits_since_ms: self.close.waits_since_ms.get(&tp).copied(),
+            open_transaction: self.close.open_transactions.get(&tp).copied(),
+        };
+        let whole = self.topic(topic).filter(|standing| standing.state != State::InSync);
+        let standing =
+            whole.or_else(|| self.growing(topic, partition)).unwrap_or_else(|| facts.standing());
+        let position = state.and_then(|state| state.position.as_ref());
+        PartitionObservation {
+            partition,
+            source_start: facts.source.ok().map(|ends| ends.start),
+            source_end: facts.source.ok().map(|ends| ends.readable),
+            copied_to: facts.copied_to.or(position.map(|position| position.copied_to.0)),
+            target_end: facts.target.ok().map(|(_, end)| end),
+            lag_records: facts.lag_records(),
+            lag_ms: facts.lag_ms(),
+            standing,
+            gaps,
+        }
+    }
+
+    /// A partition that the target topic does not have yet.
+    fn growing(&self, topic: &TopicName, partition: Partition) -> Option<Standing> {
+        let mirrored = self.plan.mirror.iter().find(|one| one.source == *topic)?;
+        (partition >= mirrored.partitions).then(|| {
+            let reason = format!("{} has {} partitions yet", mirrored.target, mirrored.partitions);
+            Standing::found(State::Waiting, Code::PartitionCountDiffers, reason)
+        })
+    }
+}
+
+fn listed(topics: &[TopicInfo]) -> Vec<TopicListing> {
+    topics
+        .iter()
+        .filter(|topic| topic.error.is_ok())
+        .map(|topic| TopicListing {
+            name: topic.name.clone(),
+            id: topic.id,
+            partitions: topic.partitions.len() as i32,
+            configs: Some(Vec::new()),
+        })
+        .collect()
+}
+
+/// Log start and high watermark, in the order asked.
+async fn bounds_of(
+    cluster: &Cluster,
+    wanted: &[TopicPartition],
+) -> Result<Vec<(TopicPartition, Result<Bounds, ErrorCode>)>, ClientError> {
+    let specs: Vec<_> = wanted
+        .iter()
+        .flat_map(|tp| [(tp.clone(), OffsetSpec::Earliest), (tp.clone(), OffsetSpec::Latest)])
+        .collect();
+    let listed = cluster.list_offsets(&specs, Isolation::ReadUncommitted).await?;
+    let pairs = listed.chunks(2).zip(wanted).map(|(pair, tp)| {
+        let answer = |at: usize| offset_of(pair.get(at).map(|(_, answer)| *answer));
+        let bounds = answer(0).and_then(|start| Ok((start, answer(1)?)));
+        (tp.clone(), bounds)
+    });
+    Ok(pairs.collect())
+}
+
+fn offset_of(answer: Option<Result<ListedOffset, ErrorCode>>) -> Result<i64, ErrorCode> {
+    answer.unwrap_or(Err(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)).map(|listed| listed.offset)
+}
+
+/// Does the work, some of it at a time. Answers in any order.
+async fn in_parallel<T: Send + 'static>(
+    work: Vec<impl Future<Output = T> + Send + 'static>,
+) -> Vec<T> {
+    let mut work = work.into_iter();
+    let mut tasks = JoinSet::new();
+    let mut done = Vec::new();
+    for next in work.by_ref().take(CLOSE_LOOKS) {
+        tasks.spawn(next);
+    }
+    while let Some(finished) = tasks.join_next().await {
+        match finished {
+            Ok(answer) => done.push(answer),
+            // A panic is a bug: it goes on upwards. Nobody cancels these tasks.
+            Err(error) => std::panic::resume_unwind(error.into_panic()),
+        }
+        if let Some(next) = work.next() {
+            tasks.spawn(next);
+        }
+    }
+    done
+}
