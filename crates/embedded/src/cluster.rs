@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::io::DuplexStream;
@@ -13,7 +14,7 @@ use twinlog_protocol::{ApiKey, VersionRange};
 use crate::faults::{Happening, Request, RequestLogEntry};
 use crate::options::EmbeddedOptions;
 use crate::server::{self, Call};
-use crate::state::{State, Status};
+use crate::state::{State, Status, Timer};
 
 /// Bytes that a connection in memory holds in each direction, like a socket's buffers.
 const PIPE_BYTES: usize = 256 << 10;
@@ -130,6 +131,11 @@ impl EmbeddedCluster {
             let result = f(&mut state);
             (result, std::mem::take(&mut state.timers), std::mem::take(&mut state.changed))
         };
+        self.follow_up(timers, changed);
+        result
+    }
+
+    fn follow_up(&self, timers: Vec<(Duration, Timer)>, changed: bool) {
         if changed {
             self.inner.changes.send_modify(|version| *version += 1);
         }
@@ -138,11 +144,14 @@ impl EmbeddedCluster {
             tokio::spawn(async move {
                 sleep(after).await;
                 if let Some(inner) = inner.upgrade() {
-                    Self { inner }.with(|state| state.fire(timer));
+                    Self { inner }.fire(timer);
                 }
             });
         }
-        result
+    }
+
+    fn fire(&self, timer: Timer) {
+        self.with(|state| state.fire(timer));
     }
 
     /// Asks `look` after every change until it answers something or `deadline` has passed; then

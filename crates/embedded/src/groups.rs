@@ -9,11 +9,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use crate::admin::GroupKind;
 use crate::code::{
     GROUP_ID_NOT_FOUND, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS, UNKNOWN_MEMBER_ID,
 };
 use crate::state::{State, Timer};
+use crate::vocabulary::GroupKind;
 
 /// Where a classic group stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

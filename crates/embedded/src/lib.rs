@@ -42,6 +42,7 @@ mod code;
 mod codec;
 mod compaction;
 mod configs;
+mod control;
 mod faults;
 mod groups;
 mod log;
@@ -53,10 +54,11 @@ mod sessions;
 mod state;
 mod transactions;
 mod validate;
+mod vocabulary;
 
-pub use admin::{
-    AdminError, GroupKind, Header, Isolation, NewRecord, ProducerOf, Record, SourceTransaction,
-};
 pub use cluster::EmbeddedCluster;
 pub use faults::{Action, Fault, FaultId, RequestLogEntry};
 pub use options::{EmbeddedOptions, KafkaVersion};
+pub use vocabulary::{
+    AdminError, GroupKind, Header, Isolation, NewRecord, ProducerOf, Record, SourceTransaction,
+};

@@ -225,7 +225,9 @@ impl Log {
             1 => out.swap_remove(0),
             _ => {
                 let mut all = BytesMut::with_capacity(out.iter().map(Bytes::len).sum());
-                out.iter().for_each(|part| all.extend_from_slice(part));
+                for part in &out {
+                    all.extend_from_slice(part);
+                }
                 all.freeze()
             }
         }

@@ -19,40 +19,40 @@ impl KafkaVersion {
     /// Kafka's numbers, cut to what the codec can read. `Produce` of 4.3 is announced from 0 by
     /// Kafka (for the sake of old librdkafka) and from 3 here.
     pub fn versions(self, api: ApiKey) -> Option<VersionRange> {
-        use ApiKey::*;
+        use ApiKey as A;
         let served = matches!(
             api,
-            Produce
-                | Fetch
-                | ListOffsets
-                | Metadata
-                | OffsetCommit
-                | OffsetFetch
-                | FindCoordinator
-                | JoinGroup
-                | Heartbeat
-                | LeaveGroup
-                | SyncGroup
-                | DescribeGroups
-                | ListGroups
-                | ApiVersions
-                | CreateTopics
-                | DeleteTopics
-                | DeleteRecords
-                | InitProducerId
-                | OffsetForLeaderEpoch
-                | AddPartitionsToTxn
-                | AddOffsetsToTxn
-                | EndTxn
-                | TxnOffsetCommit
-                | DescribeConfigs
-                | CreatePartitions
-                | DeleteGroups
-                | IncrementalAlterConfigs
-                | OffsetDelete
-                | DescribeCluster
-                | DescribeProducers
-                | ConsumerGroupDescribe
+            A::Produce
+                | A::Fetch
+                | A::ListOffsets
+                | A::Metadata
+                | A::OffsetCommit
+                | A::OffsetFetch
+                | A::FindCoordinator
+                | A::JoinGroup
+                | A::Heartbeat
+                | A::LeaveGroup
+                | A::SyncGroup
+                | A::DescribeGroups
+                | A::ListGroups
+                | A::ApiVersions
+                | A::CreateTopics
+                | A::DeleteTopics
+                | A::DeleteRecords
+                | A::InitProducerId
+                | A::OffsetForLeaderEpoch
+                | A::AddPartitionsToTxn
+                | A::AddOffsetsToTxn
+                | A::EndTxn
+                | A::TxnOffsetCommit
+                | A::DescribeConfigs
+                | A::CreatePartitions
+                | A::DeleteGroups
+                | A::IncrementalAlterConfigs
+                | A::OffsetDelete
+                | A::DescribeCluster
+                | A::DescribeProducers
+                | A::ConsumerGroupDescribe
         );
         if !served {
             return None;
@@ -60,14 +60,14 @@ impl KafkaVersion {
         let mut versions = api.versions();
         if self == Self::V3_9 {
             let newest = match api {
-                Produce => 11,
-                Fetch => 17,
-                ListOffsets => 9,
-                Metadata => 12,
-                DescribeGroups => 5,
-                EndTxn | TxnOffsetCommit => 4,
-                DescribeCluster => 1,
-                ConsumerGroupDescribe => 0,
+                A::Produce => 11,
+                A::Fetch => 17,
+                A::ListOffsets => 9,
+                A::Metadata => 12,
+                A::DescribeGroups => 5,
+                A::EndTxn | A::TxnOffsetCommit => 4,
+                A::DescribeCluster => 1,
+                A::ConsumerGroupDescribe => 0,
                 _ => versions.max,
             };
             versions.max = versions.max.min(newest);

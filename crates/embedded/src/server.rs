@@ -7,7 +7,17 @@ use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::sleep;
 use tracing::debug;
-use twinlog_protocol::messages::*;
+use twinlog_protocol::messages::{
+    AddOffsetsToTxnRequest, AddPartitionsToTxnRequest, ApiVersionsRequest,
+    ConsumerGroupDescribeRequest, CreatePartitionsRequest, CreateTopicsRequest,
+    DeleteGroupsRequest, DeleteRecordsRequest, DeleteTopicsRequest, DescribeClusterRequest,
+    DescribeConfigsRequest, DescribeGroupsRequest, DescribeProducersRequest, EndTxnRequest,
+    FetchRequest, FindCoordinatorRequest, HeartbeatRequest, IncrementalAlterConfigsRequest,
+    InitProducerIdRequest, JoinGroupRequest, LeaveGroupRequest, ListGroupsRequest,
+    ListOffsetsRequest, MetadataRequest, OffsetCommitRequest, OffsetDeleteRequest,
+    OffsetFetchRequest, OffsetForLeaderEpochRequest, ProduceRequest, SyncGroupRequest,
+    TxnOffsetCommitRequest,
+};
 use twinlog_protocol::{ApiKey, ProtocolError, RequestFrame, decode_request, encode_response};
 
 use crate::api::{self, Mentions};
@@ -156,8 +166,8 @@ async fn dispatch(
             if !begin(call, &request).await? {
                 return Ok(None);
             }
-            let response: Option<_> = $serve(&*call, request);
-            encode::<$request>(call, response, correlation_id)
+            let response = $serve(&*call, &request);
+            encode::<$request>(call, Some(response), correlation_id)
         }};
         ($request:ident, await $serve:expr) => {{
             let request: $request = decode_request(body, call.version)?;

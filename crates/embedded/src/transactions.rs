@@ -142,7 +142,7 @@ impl State {
         if found.producer_id != producer_id {
             return Err(INVALID_PRODUCER_ID_MAPPING);
         }
-        if found.epoch != epoch { Err(PRODUCER_FENCED) } else { Ok(found) }
+        if found.epoch == epoch { Ok(found) } else { Err(PRODUCER_FENCED) }
     }
 
     /// Opens the transaction if it is not open, and takes partitions and groups into it.

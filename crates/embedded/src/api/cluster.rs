@@ -10,7 +10,11 @@ use twinlog_protocol::messages::describe_cluster_response::DescribeClusterBroker
 use twinlog_protocol::messages::metadata_response::{
     MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic,
 };
-use twinlog_protocol::messages::*;
+use twinlog_protocol::messages::{
+    ApiVersionsRequest, ApiVersionsResponse, BrokerId, DescribeClusterRequest,
+    DescribeClusterResponse, MetadataRequest, MetadataResponse, StrBytes, TopicName, Uuid, string,
+    topic_name,
+};
 
 use super::id;
 use crate::code::{NONE, UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, UNSUPPORTED_VERSION};
@@ -37,7 +41,7 @@ pub(crate) fn unknown_api_versions(call: &Call) -> ApiVersionsResponse {
     ApiVersionsResponse::default().with_error_code(UNSUPPORTED_VERSION).with_api_keys(keys(version))
 }
 
-pub(crate) fn api_versions(call: &Call, _: ApiVersionsRequest) -> Option<ApiVersionsResponse> {
+pub(crate) fn api_versions(call: &Call, _: &ApiVersionsRequest) -> ApiVersionsResponse {
     let version = call.cluster.with(|state| state.options.version);
     let mut response = ApiVersionsResponse::default()
         .with_error_code(call.refused("", -1).unwrap_or(NONE))
@@ -62,7 +66,7 @@ pub(crate) fn api_versions(call: &Call, _: ApiVersionsRequest) -> Option<ApiVers
             .with_finalized_features_epoch(1)
             .with_finalized_features(features.iter().map(finalized).collect());
     }
-    Some(response)
+    response
 }
 
 /// The broker that answers as the controller.
@@ -70,8 +74,8 @@ fn controller(state: &State) -> i32 {
     state.brokers.iter().find(|(_, broker)| !broker.fenced).map_or(-1, |(&id, _)| id)
 }
 
-pub(crate) fn metadata(call: &Call, request: MetadataRequest) -> Option<MetadataResponse> {
-    let response = call.cluster.with(|state| {
+pub(crate) fn metadata(call: &Call, request: &MetadataRequest) -> MetadataResponse {
+    call.cluster.with(|state| {
         let brokers =
             state.brokers.iter().filter(|(_, broker)| !broker.fenced).map(|(&id, broker)| {
                 MetadataResponseBroker::default()
@@ -100,8 +104,7 @@ pub(crate) fn metadata(call: &Call, request: MetadataRequest) -> Option<Metadata
                 .collect()
         };
         response.with_topics(topics)
-    });
-    Some(response)
+    })
 }
 
 fn one(call: &Call, state: &State, name: Option<&TopicName>, uuid: Uuid) -> MetadataResponseTopic {
@@ -171,10 +174,11 @@ fn known(call: &Call, state: &State, name: &str, topic: &Topic) -> MetadataRespo
 
 pub(crate) fn describe_cluster(
     call: &Call,
-    request: DescribeClusterRequest,
-) -> Option<DescribeClusterResponse> {
+    request: &DescribeClusterRequest,
+) -> DescribeClusterResponse {
     let with_fenced = call.version >= 2 && request.include_fenced_brokers;
-    let response = call.cluster.with(|state| {
+
+    call.cluster.with(|state| {
         let brokers = state.brokers.iter().filter(|(_, broker)| with_fenced || !broker.fenced).map(
             |(&id, broker)| {
                 let out = DescribeClusterBroker::default()
@@ -192,6 +196,5 @@ pub(crate) fn describe_cluster(
             .with_controller_id(BrokerId(controller(state)))
             .with_brokers(brokers.collect())
             .with_cluster_authorized_operations(NOT_ASKED)
-    });
-    Some(response)
+    })
 }

@@ -1,7 +1,9 @@
 //! `FindCoordinator`.
 
 use twinlog_protocol::messages::find_coordinator_response::Coordinator;
-use twinlog_protocol::messages::*;
+use twinlog_protocol::messages::{
+    BrokerId, FindCoordinatorRequest, FindCoordinatorResponse, string,
+};
 
 use crate::code::{COORDINATOR_NOT_AVAILABLE, INVALID_REQUEST, NONE};
 use crate::server::Call;
@@ -13,9 +15,9 @@ const TRANSACTION: i8 = 1;
 /// A dead coordinator goes on being named until its slots have moved.
 pub(crate) fn find_coordinator(
     call: &Call,
-    request: FindCoordinatorRequest,
-) -> Option<FindCoordinatorResponse> {
-    let response = call.cluster.with(|state| {
+    request: &FindCoordinatorRequest,
+) -> FindCoordinatorResponse {
+    call.cluster.with(|state| {
         if call.version >= 4 {
             let coordinators = request.coordinator_keys.iter().map(|key| {
                 let out = Coordinator::default().with_key(key.clone()).with_error_message(None);
@@ -40,8 +42,7 @@ pub(crate) fn find_coordinator(
                 .with_port(i32::from(port)),
             Err(code) => out.with_error_code(code).with_node_id(BrokerId(-1)).with_port(-1),
         }
-    });
-    Some(response)
+    })
 }
 
 fn find(call: &Call, state: &State, kind: i8, key: &str) -> Result<(i32, String, u16), i16> {

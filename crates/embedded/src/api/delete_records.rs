@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use twinlog_protocol::messages::delete_records_response::{
     DeleteRecordsPartitionResult, DeleteRecordsTopicResult,
 };
-use twinlog_protocol::messages::*;
+use twinlog_protocol::messages::{DeleteRecordsRequest, DeleteRecordsResponse, TopicName};
 
 use super::offsets::leading;
 use crate::code::{NONE, OFFSET_OUT_OF_RANGE, POLICY_VIOLATION, REQUEST_TIMED_OUT};

@@ -8,7 +8,9 @@ use twinlog_protocol::messages::fetch_response::{
     AbortedTransaction, EpochEndOffset, FetchableTopicResponse, LeaderIdAndEpoch, NodeEndpoint,
     PartitionData,
 };
-use twinlog_protocol::messages::*;
+use twinlog_protocol::messages::{
+    BrokerId, FetchRequest, FetchResponse, ProducerId, TopicName, Uuid, string, topic_name,
+};
 
 use super::id;
 use crate::code::{
@@ -60,7 +62,7 @@ pub(crate) async fn fetch(call: &Call, request: FetchRequest) -> Option<FetchRes
     };
     let wait = Duration::from_millis(u64::try_from(request.max_wait_ms).unwrap_or(0));
     let plan = call.cluster.with(|state| {
-        let opening = opening(call, state, request);
+        let opening = opening(call, state, &request);
         let new_id = (state.random.next() as i32 & 0x7fff_ffff).max(1);
         match state.brokers.get_mut(&call.broker) {
             Some(broker) => broker.sessions.open(opening, new_id),
@@ -85,7 +87,7 @@ pub(crate) async fn fetch(call: &Call, request: FetchRequest) -> Option<FetchRes
     Some(response)
 }
 
-fn opening(call: &Call, state: &State, request: FetchRequest) -> Opening {
+fn opening(call: &Call, state: &State, request: &FetchRequest) -> Opening {
     let named = |topic: &TopicName, uuid: Uuid, partition: i32| Named {
         topic: state.resolve(topic, id(uuid)).unwrap_or_else(|_| topic.to_string()),
         id: id(uuid),

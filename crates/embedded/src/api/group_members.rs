@@ -9,9 +9,12 @@ use bytes::Bytes;
 use tokio::time::Instant;
 use twinlog_protocol::messages::join_group_response::JoinGroupResponseMember;
 use twinlog_protocol::messages::leave_group_response::MemberResponse;
-use twinlog_protocol::messages::*;
+use twinlog_protocol::messages::{
+    HeartbeatRequest, HeartbeatResponse, JoinGroupRequest, JoinGroupResponse, LeaveGroupRequest,
+    LeaveGroupResponse, StrBytes, SyncGroupRequest, SyncGroupResponse, Uuid, leave_group_request,
+    string,
+};
 
-use crate::admin::GroupKind;
 use crate::code::{
     ILLEGAL_GENERATION, INCONSISTENT_GROUP_PROTOCOL, INVALID_GROUP_ID, MEMBER_ID_REQUIRED, NONE,
     REBALANCE_IN_PROGRESS, UNKNOWN_MEMBER_ID, UNKNOWN_SERVER_ERROR,
@@ -20,6 +23,7 @@ use crate::groups::{Member, Phase};
 use crate::server::Call;
 use crate::state::State;
 use crate::transactions::code_of;
+use crate::vocabulary::GroupKind;
 
 /// Longer than any member waits: joins end with the round, not with a deadline.
 const FOR_EVER: Duration = Duration::from_hours(24);
@@ -81,7 +85,7 @@ fn join(
         .map_err(|code| (code, given.clone()))?;
     let suffix = state.random.id();
     let client_id = call.client_id.clone().unwrap_or_default();
-    let instance = request.group_instance_id.as_ref().map(|instance| instance.to_string());
+    let instance = request.group_instance_id.as_ref().map(std::string::ToString::to_string);
     let group = request.group_id.as_str();
     let found = state.group_of(group, GroupKind::Classic);
     if found.kind != GroupKind::Classic {
@@ -184,7 +188,7 @@ fn known(
     if !found.members.contains_key(member) {
         return Err(UNKNOWN_MEMBER_ID);
     }
-    if found.generation != generation { Err(ILLEGAL_GENERATION) } else { Ok(found.phase) }
+    if found.generation == generation { Ok(found.phase) } else { Err(ILLEGAL_GENERATION) }
 }
 
 pub(crate) async fn sync_group(
@@ -234,7 +238,7 @@ pub(crate) async fn sync_group(
     Some(call.cluster.wait(call.broker, Instant::now() + FOR_EVER, synced, late).await)
 }
 
-pub(crate) fn heartbeat(call: &Call, request: HeartbeatRequest) -> Option<HeartbeatResponse> {
+pub(crate) fn heartbeat(call: &Call, request: &HeartbeatRequest) -> HeartbeatResponse {
     let code = call.cluster.with(|state| {
         let phase =
             known(call, state, &request.group_id, &request.member_id, request.generation_id);
@@ -246,12 +250,13 @@ pub(crate) fn heartbeat(call: &Call, request: HeartbeatRequest) -> Option<Heartb
             }
         }
     });
-    Some(HeartbeatResponse::default().with_error_code(code))
+    HeartbeatResponse::default().with_error_code(code)
 }
 
-pub(crate) fn leave_group(call: &Call, request: LeaveGroupRequest) -> Option<LeaveGroupResponse> {
+pub(crate) fn leave_group(call: &Call, request: &LeaveGroupRequest) -> LeaveGroupResponse {
     let out = LeaveGroupResponse::default();
-    let response = call.cluster.with(|state| {
+
+    call.cluster.with(|state| {
         let ready = call
             .refused("", -1)
             .map_or_else(|| state.coordinates_group(&request.group_id, call.broker), Err);
@@ -274,8 +279,7 @@ pub(crate) fn leave_group(call: &Call, request: LeaveGroupRequest) -> Option<Lea
             );
         }
         out.with_members(members)
-    });
-    Some(response)
+    })
 }
 
 /// A static member may be named by its instance id alone.

@@ -11,9 +11,12 @@ use twinlog_protocol::messages::offset_fetch_response::{
     OffsetFetchResponseGroup, OffsetFetchResponsePartition, OffsetFetchResponsePartitions,
     OffsetFetchResponseTopic, OffsetFetchResponseTopics,
 };
-use twinlog_protocol::messages::*;
+use twinlog_protocol::messages::{
+    OffsetCommitRequest, OffsetCommitResponse, OffsetDeleteRequest, OffsetDeleteResponse,
+    OffsetFetchRequest, OffsetFetchResponse, TopicName, offset_commit_request,
+    offset_fetch_request, string, topic_name,
+};
 
-use crate::admin::GroupKind;
 use crate::code::{
     COORDINATOR_LOAD_IN_PROGRESS, GROUP_ID_NOT_FOUND, GROUP_SUBSCRIBED_TO_TOPIC,
     ILLEGAL_GENERATION, INVALID_GROUP_ID, NONE, NOT_COORDINATOR, OFFSET_METADATA_TOO_LARGE,
@@ -23,6 +26,7 @@ use crate::groups::{Committed, Group};
 use crate::server::Call;
 use crate::state::State;
 use crate::transactions::code_of;
+use crate::vocabulary::GroupKind;
 
 /// `offset.metadata.max.bytes`.
 const METADATA_BYTES_MAX: usize = 4096;
@@ -120,16 +124,13 @@ impl State {
     }
 }
 
-pub(crate) fn offset_commit(
-    call: &Call,
-    request: OffsetCommitRequest,
-) -> Option<OffsetCommitResponse> {
+pub(crate) fn offset_commit(call: &Call, request: &OffsetCommitRequest) -> OffsetCommitResponse {
     let topics = call.cluster.with(|state| {
         let mut topics = Vec::new();
         for topic in &request.topics {
             let mut partitions = Vec::new();
             for partition in &topic.partitions {
-                let result = commit_one(call, state, &request, &topic.name, partition);
+                let result = commit_one(call, state, request, &topic.name, partition);
                 let code = call
                     .disowned(&topic.name, partition.partition_index)
                     .unwrap_or(code_of(&result));
@@ -147,7 +148,7 @@ pub(crate) fn offset_commit(
         }
         topics
     });
-    Some(OffsetCommitResponse::default().with_topics(topics))
+    OffsetCommitResponse::default().with_topics(topics)
 }
 
 fn commit_one(
@@ -245,13 +246,10 @@ fn ready(call: &Call, state: &State, group: &str) -> i16 {
     call.refused("", -1).unwrap_or_else(|| code_of(&state.coordinates_group(group, call.broker)))
 }
 
-pub(crate) fn offset_fetch(
-    call: &Call,
-    request: OffsetFetchRequest,
-) -> Option<OffsetFetchResponse> {
+pub(crate) fn offset_fetch(call: &Call, request: &OffsetFetchRequest) -> OffsetFetchResponse {
     let stable = call.version >= 7 && request.require_stable;
     if call.version < 8 {
-        return Some(call.cluster.with(|state| one_group(call, state, &request, stable)));
+        return call.cluster.with(|state| one_group(call, state, request, stable));
     }
     let groups = call.cluster.with(|state| {
         let group = |wanted: &offset_fetch_request::OffsetFetchRequestGroup| {
@@ -285,7 +283,7 @@ pub(crate) fn offset_fetch(
         };
         request.groups.iter().map(group).collect()
     });
-    Some(OffsetFetchResponse::default().with_groups(groups))
+    OffsetFetchResponse::default().with_groups(groups)
 }
 
 fn one_group(
@@ -325,11 +323,8 @@ fn one_group(
     out.with_topics(topics.collect())
 }
 
-pub(crate) fn offset_delete(
-    call: &Call,
-    request: OffsetDeleteRequest,
-) -> Option<OffsetDeleteResponse> {
-    let response = call.cluster.with(|state| {
+pub(crate) fn offset_delete(call: &Call, request: &OffsetDeleteRequest) -> OffsetDeleteResponse {
+    call.cluster.with(|state| {
         let code = ready(call, state, &request.group_id);
         let out = OffsetDeleteResponse::default();
         if code != NONE {
@@ -358,6 +353,5 @@ pub(crate) fn offset_delete(
         let topics = topics.collect();
         state.changed = true;
         out.with_topics(topics)
-    });
-    Some(response)
+    })
 }

@@ -2,21 +2,26 @@
 
 use twinlog_protocol::messages::delete_groups_response::DeletableGroupResult;
 use twinlog_protocol::messages::list_groups_response::ListedGroup;
-use twinlog_protocol::messages::*;
+use twinlog_protocol::messages::{
+    ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse, DeleteGroupsRequest,
+    DeleteGroupsResponse, DescribeGroupsRequest, DescribeGroupsResponse, GroupId,
+    ListGroupsRequest, ListGroupsResponse, StrBytes, consumer_group_describe_response,
+    describe_groups_response, string,
+};
 
-use crate::admin::GroupKind;
 use crate::code::{GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, NONE};
 use crate::options::KafkaVersion;
 use crate::server::Call;
 use crate::state::State;
 use crate::transactions::code_of;
+use crate::vocabulary::GroupKind;
 
 /// What brokers answer where nobody asked which operations are allowed.
 const NOT_ASKED: i32 = i32::MIN;
 
-pub(crate) fn list_groups(call: &Call, request: ListGroupsRequest) -> Option<ListGroupsResponse> {
+pub(crate) fn list_groups(call: &Call, request: &ListGroupsRequest) -> ListGroupsResponse {
     if let Some(code) = call.refused("", -1) {
-        return Some(ListGroupsResponse::default().with_error_code(code));
+        return ListGroupsResponse::default().with_error_code(code);
     }
     let allows = |filter: &[StrBytes], word: &str| {
         filter.is_empty() || filter.iter().any(|wanted| wanted.eq_ignore_ascii_case(word))
@@ -42,17 +47,17 @@ pub(crate) fn list_groups(call: &Call, request: ListGroupsRequest) -> Option<Lis
         })
         .collect()
     });
-    Some(ListGroupsResponse::default().with_groups(groups))
+    ListGroupsResponse::default().with_groups(groups)
 }
 
 pub(crate) fn describe_groups(
     call: &Call,
-    request: DescribeGroupsRequest,
-) -> Option<DescribeGroupsResponse> {
+    request: &DescribeGroupsRequest,
+) -> DescribeGroupsResponse {
     let groups = call
         .cluster
         .with(|state| request.groups.iter().map(|id| classic(call, state, id)).collect());
-    Some(DescribeGroupsResponse::default().with_groups(groups))
+    DescribeGroupsResponse::default().with_groups(groups)
 }
 
 fn classic(call: &Call, state: &State, id: &GroupId) -> describe_groups_response::DescribedGroup {
@@ -109,8 +114,8 @@ fn classic(call: &Call, state: &State, id: &GroupId) -> describe_groups_response
 
 pub(crate) fn consumer_group_describe(
     call: &Call,
-    request: ConsumerGroupDescribeRequest,
-) -> Option<ConsumerGroupDescribeResponse> {
+    request: &ConsumerGroupDescribeRequest,
+) -> ConsumerGroupDescribeResponse {
     let groups = call.cluster.with(|state| {
         let mut groups: Vec<_> =
             request.group_ids.iter().map(|id| consumer(call, state, id)).collect();
@@ -122,7 +127,7 @@ pub(crate) fn consumer_group_describe(
         }
         groups
     });
-    Some(ConsumerGroupDescribeResponse::default().with_groups(groups))
+    ConsumerGroupDescribeResponse::default().with_groups(groups)
 }
 
 fn not_consumer(id: GroupId) -> consumer_group_describe_response::DescribedGroup {
@@ -169,10 +174,7 @@ fn consumer(
         .with_members(member.into_iter().collect())
 }
 
-pub(crate) fn delete_groups(
-    call: &Call,
-    request: DeleteGroupsRequest,
-) -> Option<DeleteGroupsResponse> {
+pub(crate) fn delete_groups(call: &Call, request: &DeleteGroupsRequest) -> DeleteGroupsResponse {
     let results = call.cluster.with(|state| {
         let mut results = Vec::new();
         for id in &request.groups_names {
@@ -192,5 +194,5 @@ pub(crate) fn delete_groups(
         }
         results
     });
-    Some(DeleteGroupsResponse::default().with_results(results))
+    DeleteGroupsResponse::default().with_results(results)
 }

@@ -1,6 +1,16 @@
 //! What a request names: for the request log, and for faults that are meant for one partition.
 
-use twinlog_protocol::messages::*;
+use twinlog_protocol::messages::{
+    AddOffsetsToTxnRequest, AddPartitionsToTxnRequest, ApiVersionsRequest,
+    ConsumerGroupDescribeRequest, CreatePartitionsRequest, CreateTopicsRequest,
+    DeleteGroupsRequest, DeleteRecordsRequest, DeleteTopicsRequest, DescribeClusterRequest,
+    DescribeConfigsRequest, DescribeGroupsRequest, DescribeProducersRequest, EndTxnRequest,
+    FetchRequest, FindCoordinatorRequest, HeartbeatRequest, IncrementalAlterConfigsRequest,
+    InitProducerIdRequest, JoinGroupRequest, LeaveGroupRequest, ListGroupsRequest,
+    ListOffsetsRequest, MetadataRequest, OffsetCommitRequest, OffsetDeleteRequest,
+    OffsetFetchRequest, OffsetForLeaderEpochRequest, ProduceRequest, SyncGroupRequest, TopicName,
+    TxnOffsetCommitRequest, Uuid,
+};
 
 use super::id;
 use crate::state::State;
@@ -158,7 +168,7 @@ macro_rules! by_id {
 by_id! {
     FindCoordinatorRequest: |it| {
         let one = (it.coordinator_keys.is_empty()).then(|| it.key.to_string());
-        one.into_iter().chain(it.coordinator_keys.iter().map(|key| key.to_string())).collect::<Vec<_>>()
+        one.into_iter().chain(it.coordinator_keys.iter().map(std::string::ToString::to_string)).collect::<Vec<_>>()
     };
     InitProducerIdRequest: |it| it.transactional_id.iter().map(|id| id.to_string());
     AddPartitionsToTxnRequest: |it| {

@@ -9,7 +9,11 @@ use twinlog_protocol::messages::list_offsets_response::{
 use twinlog_protocol::messages::offset_for_leader_epoch_response::{
     EpochEndOffset, OffsetForLeaderTopicResult,
 };
-use twinlog_protocol::messages::*;
+use twinlog_protocol::messages::{
+    DescribeProducersRequest, DescribeProducersResponse, ListOffsetsRequest, ListOffsetsResponse,
+    OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse, ProducerId,
+    describe_producers_request, list_offsets_request, offset_for_leader_epoch_request,
+};
 
 use crate::code::{
     FENCED_LEADER_EPOCH, NONE, NOT_LEADER_OR_FOLLOWER, OFFSET_NOT_AVAILABLE, UNKNOWN_LEADER_EPOCH,
@@ -57,10 +61,7 @@ struct Found {
 
 const NOWHERE: Found = Found { offset: -1, timestamp: -1, epoch: -1 };
 
-pub(crate) fn list_offsets(
-    call: &Call,
-    request: ListOffsetsRequest,
-) -> Option<ListOffsetsResponse> {
+pub(crate) fn list_offsets(call: &Call, request: &ListOffsetsRequest) -> ListOffsetsResponse {
     let committed = request.isolation_level == 1;
     let topics = call.cluster.with(|state| {
         let topic = |topic: &list_offsets_request::ListOffsetsTopic| {
@@ -89,7 +90,7 @@ pub(crate) fn list_offsets(
         };
         request.topics.iter().map(topic).collect()
     });
-    Some(ListOffsetsResponse::default().with_topics(topics))
+    ListOffsetsResponse::default().with_topics(topics)
 }
 
 fn lookup(call: &Call, replica: &Replica, timestamp: i64, committed: bool) -> Result<Found, i16> {
@@ -161,8 +162,8 @@ fn first_at(log: &Log, timestamp: i64, limit: i64) -> Found {
 
 pub(crate) fn offset_for_leader_epoch(
     call: &Call,
-    request: OffsetForLeaderEpochRequest,
-) -> Option<OffsetForLeaderEpochResponse> {
+    request: &OffsetForLeaderEpochRequest,
+) -> OffsetForLeaderEpochResponse {
     let topics = call.cluster.with(|state| {
         let topic = |topic: &offset_for_leader_epoch_request::OffsetForLeaderTopic| {
             let partitions = topic.partitions.iter().map(|wanted| {
@@ -189,14 +190,14 @@ pub(crate) fn offset_for_leader_epoch(
         };
         request.topics.iter().map(topic).collect()
     });
-    Some(OffsetForLeaderEpochResponse::default().with_topics(topics))
+    OffsetForLeaderEpochResponse::default().with_topics(topics)
 }
 
 /// Every replica answers with its own state, leader or not.
 pub(crate) fn describe_producers(
     call: &Call,
-    request: DescribeProducersRequest,
-) -> Option<DescribeProducersResponse> {
+    request: &DescribeProducersRequest,
+) -> DescribeProducersResponse {
     let topics = call.cluster.with(|state| {
         let topic = |topic: &describe_producers_request::TopicRequest| {
             let partitions = topic.partition_indexes.iter().map(|&index| {
@@ -214,7 +215,7 @@ pub(crate) fn describe_producers(
         };
         request.topics.iter().map(topic).collect()
     });
-    Some(DescribeProducersResponse::default().with_topics(topics))
+    DescribeProducersResponse::default().with_topics(topics)
 }
 
 fn producers(

@@ -8,7 +8,9 @@ use twinlog_protocol::messages::produce_response::{
     BatchIndexAndErrorMessage, LeaderIdAndEpoch, NodeEndpoint, PartitionProduceResponse,
     TopicProduceResponse,
 };
-use twinlog_protocol::messages::*;
+use twinlog_protocol::messages::{
+    BrokerId, ProduceRequest, ProduceResponse, TopicName, Uuid, produce_request, string,
+};
 
 use super::id;
 use crate::code::{
@@ -138,9 +140,9 @@ fn execute(
     let twice = |part: &Part| {
         seen.get(&(part.topic.clone(), part.partition)).is_some_and(|&count| count > 1)
     };
-    for part in parts.iter().filter(|part| twice(part)) {
-        let name = part.topic.clone().unwrap_or_default();
-        state.violation(format!("a Produce request names {name}-{} twice", part.partition));
+    for ((topic, partition), _) in seen.iter().filter(|&(_, &count)| count > 1) {
+        let name = topic.as_deref().unwrap_or_default();
+        state.violation(format!("a Produce request names {name}-{partition} twice"));
     }
     let transactional = parts.iter().any(|part| {
         part.records.as_deref().and_then(Head::parse).is_some_and(|head| head.is_transactional())
@@ -291,7 +293,7 @@ fn unverified(
 
 /// Looks at every part that waits, not only at the first one that goes on waiting.
 fn all_settled(call: &Call, state: &State, parts: &mut [Part]) -> bool {
-    parts.iter_mut().fold(true, |all, part| settle(call, state, part) && all)
+    parts.iter_mut().filter_map(|part| (!settle(call, state, part)).then_some(())).count() == 0
 }
 
 /// Looks whether a part that waits for replication is done; `true` when it waits no longer.

@@ -4,7 +4,11 @@ use twinlog_protocol::messages::describe_configs_response::{
     DescribeConfigsResourceResult, DescribeConfigsResult, DescribeConfigsSynonym,
 };
 use twinlog_protocol::messages::incremental_alter_configs_response::AlterConfigsResourceResponse;
-use twinlog_protocol::messages::*;
+use twinlog_protocol::messages::{
+    DescribeConfigsRequest, DescribeConfigsResponse, IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse, StrBytes, describe_configs_request,
+    incremental_alter_configs_request, string,
+};
 
 use crate::code::{INVALID_REQUEST, NONE, UNKNOWN_TOPIC_OR_PARTITION};
 use crate::configs;
@@ -18,8 +22,8 @@ const BROKER: i8 = 4;
 
 pub(crate) fn describe_configs(
     call: &Call,
-    request: DescribeConfigsRequest,
-) -> Option<DescribeConfigsResponse> {
+    request: &DescribeConfigsRequest,
+) -> DescribeConfigsResponse {
     let results = call.cluster.with(|state| {
         let resource = |resource: &describe_configs_request::DescribeConfigsResource| {
             let out = DescribeConfigsResult::default()
@@ -43,7 +47,7 @@ pub(crate) fn describe_configs(
         };
         request.resources.iter().map(resource).collect()
     });
-    Some(DescribeConfigsResponse::default().with_results(results))
+    DescribeConfigsResponse::default().with_results(results)
 }
 
 fn described(
@@ -89,8 +93,8 @@ fn described(
 
 pub(crate) fn incremental_alter_configs(
     call: &Call,
-    request: IncrementalAlterConfigsRequest,
-) -> Option<IncrementalAlterConfigsResponse> {
+    request: &IncrementalAlterConfigsRequest,
+) -> IncrementalAlterConfigsResponse {
     let responses = call.cluster.with(|state| {
         let mut responses = Vec::new();
         for resource in &request.resources {
@@ -110,7 +114,7 @@ pub(crate) fn incremental_alter_configs(
         state.changed = true;
         responses
     });
-    Some(IncrementalAlterConfigsResponse::default().with_responses(responses))
+    IncrementalAlterConfigsResponse::default().with_responses(responses)
 }
 
 fn alter(

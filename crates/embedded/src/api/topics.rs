@@ -7,7 +7,11 @@ use twinlog_protocol::messages::create_topics_response::{
     CreatableTopicConfigs, CreatableTopicResult,
 };
 use twinlog_protocol::messages::delete_topics_response::DeletableTopicResult;
-use twinlog_protocol::messages::*;
+use twinlog_protocol::messages::{
+    CreatePartitionsRequest, CreatePartitionsResponse, CreateTopicsRequest, CreateTopicsResponse,
+    DeleteTopicsRequest, DeleteTopicsResponse, StrBytes, Uuid, create_topics_request, string,
+    topic_name,
+};
 
 use super::id;
 use crate::code::{
@@ -83,10 +87,7 @@ fn check_name(name: &str) -> Result<(), (i16, String)> {
     }
 }
 
-pub(crate) fn create_topics(
-    call: &Call,
-    request: CreateTopicsRequest,
-) -> Option<CreateTopicsResponse> {
+pub(crate) fn create_topics(call: &Call, request: &CreateTopicsRequest) -> CreateTopicsResponse {
     let topics = call.cluster.with(|state| {
         let mut results = Vec::new();
         for topic in &request.topics {
@@ -94,7 +95,7 @@ pub(crate) fn create_topics(
         }
         results
     });
-    Some(CreateTopicsResponse::default().with_topics(topics))
+    CreateTopicsResponse::default().with_topics(topics)
 }
 
 fn create(
@@ -116,7 +117,7 @@ fn create(
         .configs
         .iter()
         .map(|config| {
-            (config.name.to_string(), config.value.as_ref().map(|value| value.to_string()))
+            (config.name.to_string(), config.value.as_ref().map(std::string::ToString::to_string))
         })
         .collect();
     // Assignments are taken as numbers only: replicas go where this cluster places them.
@@ -172,8 +173,8 @@ fn described(state: &State, set: &BTreeMap<String, String>) -> Vec<CreatableTopi
 
 pub(crate) fn create_partitions(
     call: &Call,
-    request: CreatePartitionsRequest,
-) -> Option<CreatePartitionsResponse> {
+    request: &CreatePartitionsRequest,
+) -> CreatePartitionsResponse {
     let results = call.cluster.with(|state| {
         let mut results = Vec::new();
         for topic in &request.topics {
@@ -191,7 +192,7 @@ pub(crate) fn create_partitions(
         }
         results
     });
-    Some(CreatePartitionsResponse::default().with_results(results))
+    CreatePartitionsResponse::default().with_results(results)
 }
 
 fn grow(
@@ -223,10 +224,7 @@ fn grow(
     Ok(())
 }
 
-pub(crate) fn delete_topics(
-    call: &Call,
-    request: DeleteTopicsRequest,
-) -> Option<DeleteTopicsResponse> {
+pub(crate) fn delete_topics(call: &Call, request: &DeleteTopicsRequest) -> DeleteTopicsResponse {
     let responses = call.cluster.with(|state| {
         let by_name = request.topic_names.iter().map(|name| (Some(name.clone()), Uuid::nil()));
         let by_state = request.topics.iter().map(|topic| (topic.name.clone(), topic.topic_id));
@@ -256,5 +254,5 @@ pub(crate) fn delete_topics(
         }
         responses
     });
-    Some(DeleteTopicsResponse::default().with_responses(responses))
+    DeleteTopicsResponse::default().with_responses(responses)
 }

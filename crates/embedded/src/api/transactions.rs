@@ -9,7 +9,12 @@ use twinlog_protocol::messages::add_partitions_to_txn_response::{
 use twinlog_protocol::messages::txn_offset_commit_response::{
     TxnOffsetCommitResponsePartition, TxnOffsetCommitResponseTopic,
 };
-use twinlog_protocol::messages::*;
+use twinlog_protocol::messages::{
+    AddOffsetsToTxnRequest, AddOffsetsToTxnResponse, AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse, EndTxnRequest, EndTxnResponse, InitProducerIdRequest,
+    InitProducerIdResponse, ProducerId, TransactionalId, TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+};
 
 use crate::code::{
     INVALID_PRODUCER_EPOCH, INVALID_REQUEST, INVALID_TRANSACTION_TIMEOUT, INVALID_TXN_STATE, NONE,
@@ -24,11 +29,11 @@ const TIMEOUT_MS_MAX: i32 = 900_000;
 
 pub(crate) fn init_producer_id(
     call: &Call,
-    request: InitProducerIdRequest,
-) -> Option<InitProducerIdResponse> {
-    let result = call.cluster.with(|state| init(call, state, &request));
+    request: &InitProducerIdRequest,
+) -> InitProducerIdResponse {
+    let result = call.cluster.with(|state| init(call, state, request));
     let out = InitProducerIdResponse::default();
-    Some(match result {
+    match result {
         Ok((producer_id, epoch)) => out
             .with_error_code(call.disowned("", -1).unwrap_or(NONE))
             .with_producer_id(ProducerId(producer_id))
@@ -36,7 +41,7 @@ pub(crate) fn init_producer_id(
         Err(code) => {
             out.with_error_code(code).with_producer_id(ProducerId(-1)).with_producer_epoch(-1)
         }
-    })
+    }
 }
 
 fn init(
@@ -75,8 +80,8 @@ struct Adding<'a> {
 
 pub(crate) fn add_partitions_to_txn(
     call: &Call,
-    request: AddPartitionsToTxnRequest,
-) -> Option<AddPartitionsToTxnResponse> {
+    request: &AddPartitionsToTxnRequest,
+) -> AddPartitionsToTxnResponse {
     let out = AddPartitionsToTxnResponse::default();
     if call.version < 4 {
         let adding = Adding {
@@ -87,7 +92,7 @@ pub(crate) fn add_partitions_to_txn(
             topics: &request.v3_and_below_topics,
         };
         let results = call.cluster.with(|state| add(call, state, &adding));
-        return Some(out.with_results_by_topic_v3_and_below(results));
+        return out.with_results_by_topic_v3_and_below(results);
     }
     let results = call.cluster.with(|state| {
         let mut results = Vec::new();
@@ -107,7 +112,7 @@ pub(crate) fn add_partitions_to_txn(
         }
         results
     });
-    Some(out.with_results_by_transaction(results))
+    out.with_results_by_transaction(results)
 }
 
 fn add(call: &Call, state: &mut State, adding: &Adding<'_>) -> Vec<AddPartitionsToTxnTopicResult> {
@@ -165,8 +170,8 @@ fn added(state: &mut State, adding: &Adding<'_>, partitions: &[(String, i32)]) -
 
 pub(crate) fn add_offsets_to_txn(
     call: &Call,
-    request: AddOffsetsToTxnRequest,
-) -> Option<AddOffsetsToTxnResponse> {
+    request: &AddOffsetsToTxnRequest,
+) -> AddOffsetsToTxnResponse {
     let result = call.cluster.with(|state| {
         if let Some(code) = call.refused("", -1) {
             return Err(code);
@@ -181,15 +186,15 @@ pub(crate) fn add_offsets_to_txn(
             group,
         )
     });
-    Some(AddOffsetsToTxnResponse::default().with_error_code(code_of(&result)))
+    AddOffsetsToTxnResponse::default().with_error_code(code_of(&result))
 }
 
 pub(crate) fn txn_offset_commit(
     call: &Call,
-    request: TxnOffsetCommitRequest,
-) -> Option<TxnOffsetCommitResponse> {
+    request: &TxnOffsetCommitRequest,
+) -> TxnOffsetCommitResponse {
     let topics = call.cluster.with(|state| {
-        let all = pending(call, state, &request).err();
+        let all = pending(call, state, request).err();
         let mut topics = Vec::new();
         for topic in &request.topics {
             let mut partitions = Vec::new();
@@ -224,7 +229,7 @@ pub(crate) fn txn_offset_commit(
         }
         topics
     });
-    Some(TxnOffsetCommitResponse::default().with_topics(topics))
+    TxnOffsetCommitResponse::default().with_topics(topics)
 }
 
 /// Whether a producer may commit offsets in its transaction. From version 5 on the broker takes the
@@ -244,7 +249,7 @@ fn pending(call: &Call, state: &mut State, request: &TxnOffsetCommitRequest) -> 
     if inside { Ok(()) } else { Err(INVALID_TXN_STATE) }
 }
 
-pub(crate) fn end_txn(call: &Call, request: EndTxnRequest) -> Option<EndTxnResponse> {
+pub(crate) fn end_txn(call: &Call, request: &EndTxnRequest) -> EndTxnResponse {
     let result = call.cluster.with(|state| {
         if let Some(code) = call.refused("", -1) {
             return Err(code);
@@ -261,10 +266,10 @@ pub(crate) fn end_txn(call: &Call, request: EndTxnRequest) -> Option<EndTxnRespo
     });
     let out = EndTxnResponse::default()
         .with_error_code(call.disowned("", -1).unwrap_or(code_of(&result)));
-    Some(match result {
+    match result {
         Ok((producer_id, epoch)) if call.version >= 5 => {
             out.with_producer_id(ProducerId(producer_id)).with_producer_epoch(epoch)
         }
         _ => out,
-    })
+    }
 }

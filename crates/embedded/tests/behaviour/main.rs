@@ -1,0 +1,14 @@
+//! The cluster against what real brokers answered, over its real protocol.
+
+mod configs;
+mod coordinators;
+mod faults;
+mod fetch;
+mod groups;
+mod idempotence;
+mod leaders;
+mod protocol;
+mod replication;
+mod support;
+mod transactions;
+mod validation;
