@@ -34,7 +34,8 @@ impl State {
         broker.status = Status::Down;
         broker.stale = false;
         broker.sessions.clear();
-        broker.life.send_modify(|life| *life += 1);
+        broker.life += 1;
+        broker.death.notify_waiters();
         broker.spell += 1;
         let spell = broker.spell;
         self.timers.push((after, Timer::Fence { broker: id, spell }));
@@ -84,6 +85,9 @@ impl State {
     /// Lets a stopped broker go on. If it slept through a move, it acts on its old belief first.
     pub(crate) fn resume(&mut self, id: i32) {
         let after = self.options.stale_for;
+        let behind = self.topics.values().flat_map(|topic| &topic.partitions).any(|partition| {
+            partition.replica(id).is_some_and(|replica| replica.epoch != partition.epoch)
+        });
         let Some(broker) =
             self.brokers.get_mut(&id).filter(|broker| broker.status == Status::Paused)
         else {
@@ -92,7 +96,7 @@ impl State {
         broker.status = Status::Up;
         broker.spell += 1;
         let spell = broker.spell;
-        if broker.fenced {
+        if broker.fenced || behind {
             broker.stale = true;
             self.timers.push((after, Timer::CatchUp { broker: id, spell }));
         } else {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::io::DuplexStream;
 use tokio::net::TcpListener;
-use tokio::sync::watch;
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until};
 use twinlog_protocol::{ApiKey, VersionRange};
 
@@ -30,7 +30,8 @@ pub struct EmbeddedCluster {
 
 struct Inner {
     state: Mutex<State>,
-    changes: watch::Sender<u64>,
+    /// Not a `watch` channel: that one wakes its receivers in a random order.
+    changes: Notify,
 }
 
 impl std::fmt::Debug for EmbeddedCluster {
@@ -50,7 +51,7 @@ impl EmbeddedCluster {
         Self {
             inner: Arc::new(Inner {
                 state: Mutex::new(State::new(options)),
-                changes: watch::channel(0).0,
+                changes: Notify::new(),
             }),
         }
     }
@@ -137,7 +138,7 @@ impl EmbeddedCluster {
 
     fn follow_up(&self, timers: Vec<(Duration, Timer)>, changed: bool) {
         if changed {
-            self.inner.changes.send_modify(|version| *version += 1);
+            self.inner.changes.notify_waiters();
         }
         for (after, timer) in timers {
             let inner = Arc::downgrade(&self.inner);
@@ -163,10 +164,11 @@ impl EmbeddedCluster {
         mut look: impl FnMut(&mut State) -> Option<R>,
         late: impl FnOnce(&mut State) -> R,
     ) -> R {
-        let mut changes = self.inner.changes.subscribe();
         loop {
             self.until_running(broker).await;
-            changes.mark_unchanged();
+            let changed = self.inner.changes.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable(); // from here on no change is missed
             if let Some(result) = self.with(&mut look) {
                 return result;
             }
@@ -175,7 +177,7 @@ impl EmbeddedCluster {
             }
             tokio::select! {
                 biased;
-                _ = changes.changed() => {}
+                () = changed => {}
                 () = sleep_until(deadline) => {}
             }
         }
@@ -183,27 +185,35 @@ impl EmbeddedCluster {
 
     /// Waits while a broker is stopped.
     pub(crate) async fn until_running(&self, broker: i32) {
-        let mut changes = self.inner.changes.subscribe();
         loop {
-            changes.mark_unchanged();
+            let changed = self.inner.changes.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
             let paused = {
                 let state = self.inner.state.lock();
                 state.brokers.get(&broker).is_some_and(|broker| broker.status == Status::Paused)
             };
-            if !paused || changes.changed().await.is_err() {
+            if !paused {
                 return;
             }
+            changed.await;
         }
     }
 
-    /// A new connection to a broker: the signal of its death, and the connection's number.
-    pub(crate) fn open(&self, broker: i32) -> Option<(watch::Receiver<u64>, u64)> {
+    /// A new connection to a broker: the signal of its death, which life it is in, and the
+    /// connection's number.
+    pub(crate) fn open(&self, broker: i32) -> Option<(Arc<Notify>, u64, u64)> {
         self.with(|state| {
             let connection = state.number();
             let broker =
                 state.brokers.get(&broker).filter(|broker| broker.status != Status::Down)?;
-            Some((broker.life.subscribe(), connection))
+            Some((broker.death.clone(), broker.life, connection))
         })
+    }
+
+    /// Which life a broker is in.
+    pub(crate) fn life(&self, broker: i32) -> Option<u64> {
+        self.inner.state.lock().brokers.get(&broker).map(|broker| broker.life)
     }
 
     /// The versions of `api` that this cluster serves.

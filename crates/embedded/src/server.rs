@@ -68,10 +68,16 @@ pub(crate) async fn serve<S>(cluster: EmbeddedCluster, broker: i32, stream: S)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let Some((mut life, connection)) = cluster.open(broker) else { return };
+    let Some((death, life, connection)) = cluster.open(broker) else { return };
+    let died = death.notified();
+    tokio::pin!(died);
+    died.as_mut().enable();
+    if cluster.life(broker) != Some(life) {
+        return; // it died between the two lines above
+    }
     tokio::select! {
         biased;
-        _ = life.changed() => {}
+        () = died => {}
         result = requests(&cluster, broker, connection, stream) => {
             if let Err(reason) = result {
                 debug!(broker, connection, %reason, "connection closed");

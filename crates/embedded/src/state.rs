@@ -4,9 +4,10 @@
 //! `changed`; whoever wants something to happen later pushes a [`Timer`].
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 use tracing::debug;
 
@@ -67,7 +68,9 @@ pub(crate) struct Broker {
     /// It acts on what it knew before it slept.
     pub stale: bool,
     /// Connections of an earlier life are dead.
-    pub life: watch::Sender<u64>,
+    pub life: u64,
+    /// Told when a life ends.
+    pub death: Arc<Notify>,
     /// Which of its sleeps, deaths and awakenings this is: timers of an earlier one are void.
     pub spell: u64,
     pub sessions: Sessions,
@@ -132,7 +135,8 @@ impl State {
                     status: Status::Up,
                     fenced: false,
                     stale: false,
-                    life: watch::channel(0).0,
+                    life: 0,
+                    death: Arc::new(Notify::new()),
                     spell: 0,
                     sessions: Sessions::new(options.fetch_sessions_max),
                 };

@@ -41,7 +41,7 @@ async fn a_new_coordinator_loads_and_then_answers_an_older_commit_for_a_moment()
     assert_eq!(fetched(&mut client).await, Err(16));
     cluster.kill_broker(old);
     assert_eq!(found(&mut client, "g").await, (0, old), "the dead one goes on being named");
-    tokio::time::sleep(Duration::from_secs(9)).await;
+    tokio::time::sleep(Duration::from_millis(9001)).await;
     let new = cluster.group_coordinator("g");
     assert_ne!(new, old);
     let mut client = Client::to(&cluster, new);
