@@ -28,6 +28,10 @@ final class Records {
     properties.put("acks", "all");
     properties.put("compression.type", codec);
     properties.put("linger.ms", "5");
+    // A broker takes any first sequence of a producer that it does not know. With several requests under
+    // way to a topic that is a moment old, it may refuse the first one (it leads nothing yet) and take the
+    // second: a record is then out of its place, and the client retries the first one until it gives up.
+    properties.put("max.in.flight.requests.per.connection", "1");
     properties.put("max.block.ms", "120000");
     if (transactionalId != null) {
       properties.put("transactional.id", transactionalId);

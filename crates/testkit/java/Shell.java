@@ -305,6 +305,8 @@ final class Shell {
   private static List<Long> produce(
       String bootstrap, String topic, JsonNode records, Map<String, String> configs) throws Exception {
     Map<String, Object> properties = new HashMap<>(client(bootstrap));
+    // As in Records: the topic may be a moment old.
+    properties.put("max.in.flight.requests.per.connection", "1");
     properties.putAll(configs);
     boolean transactional = configs.containsKey("transactional.id");
     List<Future<RecordMetadata>> sent = new ArrayList<>();

@@ -21,7 +21,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("testkit", &["types"]),
     (
         "cli",
-        &["types", "batch", "offsets", "mirror", "protocol", "wire", "client", "flow", "engine", "embedded"],
+        &[
+            "types", "batch", "offsets", "mirror", "protocol", "wire", "client", "flow", "engine",
+            "embedded",
+        ],
     ),
 ];
 
@@ -30,8 +33,18 @@ const PURE: &[&str] = &["types", "batch", "offsets", "mirror", "protocol", "flow
 
 /// Foreign crates through which they would.
 const IMPURE: &[&str] = &[
-    "tokio", "mio", "socket2", "rand", "rand_core", "getrandom", "fastrand", "chrono", "time",
-    "async-std", "smol", "futures-timer",
+    "tokio",
+    "mio",
+    "socket2",
+    "rand",
+    "rand_core",
+    "getrandom",
+    "fastrand",
+    "chrono",
+    "time",
+    "async-std",
+    "smol",
+    "futures-timer",
 ];
 
 fn workspace() -> PathBuf {

@@ -30,7 +30,7 @@ fn main() -> ExitCode {
         test("tools_answer_alike_in_the_shell_and_on_their_own", tools),
         test("the_workload_is_what_it_says", workload),
         test("a_live_workload_reports_what_is_there", live),
-        test("mirror_maker_2_is_faithful_and_its_lag_is_translated_low", mm2),
+        test("the_oracle_finds_mirror_maker_2_faithful_and_the_probe_reads_its_checkpoints", mm2),
     ])
 }
 
