@@ -79,9 +79,11 @@ impl EmbeddedCluster {
         self.with(|state| state.grow_topic(name, count));
     }
 
-    /// The names of all topics.
+    /// The names of all topics but the internal ones (`__consumer_offsets`).
     pub fn topics(&self) -> Vec<String> {
-        self.with(|state| state.topics.keys().cloned().collect())
+        self.with(|state| {
+            state.topics.keys().filter(|name| !name.starts_with("__")).cloned().collect()
+        })
     }
 
     /// A topic's id.

@@ -178,7 +178,10 @@ impl EmbeddedCluster {
 
     /// Deletes a group and what it committed. `false` when there is none.
     pub fn delete_group(&self, group: &str) -> bool {
-        self.with(|state| state.groups.remove(group).is_some())
+        self.with(|state| {
+            state.remove_offsets(group, |_, _, _| true);
+            state.groups.remove(group).is_some()
+        })
     }
 
     /// The names of all groups.

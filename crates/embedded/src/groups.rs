@@ -118,8 +118,7 @@ impl Group {
         if self.silent_member { "Stable" } else { self.phase.word() }
     }
 
-    pub(crate) fn forget_topic(&mut self, topic: &str) {
-        self.offsets.retain(|(named, _), _| named != topic);
+    pub(crate) fn forget_pending(&mut self, topic: &str) {
         for pending in self.pending.values_mut() {
             pending.retain(|(named, _), _| named != topic);
         }
@@ -260,9 +259,16 @@ impl State {
     /// Commits of groups without members expire, and groups without members and commits go.
     pub(crate) fn expire_offsets(&mut self) {
         let (now_ms, keep) = (self.now_ms(), self.options.offsets_retention.as_millis() as i64);
-        for group in self.groups.values_mut().filter(|group| !group.is_live()) {
-            let since = group.empty_since_ms.unwrap_or(i64::MIN);
-            group.offsets.retain(|_, committed| now_ms - committed.at_ms.max(since) < keep);
+        let idle: Vec<(String, i64)> = self
+            .groups
+            .iter()
+            .filter(|(_, group)| !group.is_live())
+            .map(|(id, group)| (id.clone(), group.empty_since_ms.unwrap_or(i64::MIN)))
+            .collect();
+        for (group, since) in idle {
+            self.remove_offsets(&group, |_, _, committed| {
+                now_ms - committed.at_ms.max(since) >= keep
+            });
         }
         self.groups.retain(|_, group| {
             group.is_live() || !group.offsets.is_empty() || !group.pending.is_empty()

@@ -46,6 +46,7 @@ mod control;
 mod faults;
 mod groups;
 mod log;
+mod offsets_topic;
 mod options;
 mod partition;
 mod producer_state;

@@ -23,7 +23,7 @@ use crate::transactions::Transaction;
 /// How long a follower may not know of a moved high watermark.
 const FOLLOWER_BEHIND: Duration = Duration::from_millis(50);
 /// Slots of `__consumer_offsets` and `__transaction_state`.
-const COORDINATOR_SLOTS: usize = 50;
+pub(crate) const COORDINATOR_SLOTS: usize = 50;
 
 /// Small, seeded, and the same on every machine (SplitMix64).
 #[derive(Debug)]
@@ -368,8 +368,12 @@ impl State {
     /// Deletes a topic, and with it everything that groups committed for it.
     pub(crate) fn delete_topic(&mut self, name: &str) -> bool {
         let existed = self.topics.remove(name).is_some();
-        for group in self.groups.values_mut() {
-            group.forget_topic(name);
+        let groups: Vec<String> = self.groups.keys().cloned().collect();
+        for group in groups {
+            self.remove_offsets(&group, |topic, _, _| topic == name);
+            if let Some(group) = self.groups.get_mut(&group) {
+                group.forget_pending(name);
+            }
         }
         for transaction in self.transactions.values_mut() {
             transaction.forget_topic(name);
@@ -407,7 +411,7 @@ fn placed(brokers: &[i32], first: usize, count: usize) -> Vec<i32> {
 }
 
 /// The partition of `__consumer_offsets` that a name belongs to: Java's `String.hashCode`.
-fn slot(name: &str) -> usize {
+pub(crate) fn slot(name: &str) -> usize {
     let hash = name
         .encode_utf16()
         .fold(0i32, |hash, unit| hash.wrapping_mul(31).wrapping_add(i32::from(unit)));

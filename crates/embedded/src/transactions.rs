@@ -301,7 +301,7 @@ impl State {
         found.partitions.clear();
         found.written.clear();
         for group in std::mem::take(&mut found.groups) {
-            self.end_pending_commits(&group, producer_id, commit);
+            self.end_pending_commits(&group, (producer_id, epoch), commit);
         }
         self.changed = true;
     }
@@ -333,10 +333,11 @@ impl State {
         Some(end)
     }
 
-    fn end_pending_commits(&mut self, group: &str, producer_id: i64, commit: bool) {
+    fn end_pending_commits(&mut self, group: &str, producer: (i64, i16), commit: bool) {
+        self.log_commit_marker(group, producer, commit);
         let number = self.number();
         let Some(found) = self.groups.get_mut(group) else { return };
-        let Some(pending) = found.pending.remove(&producer_id) else { return };
+        let Some(pending) = found.pending.remove(&producer.0) else { return };
         if !commit {
             return;
         }

@@ -95,6 +95,7 @@ impl State {
             at_ms: self.now_ms(),
             number: self.number(),
         };
+        self.log_commit(group, (topic, partition), Some(&committed), None);
         self.group_of(group, GroupKind::Classic).commit(topic, partition, committed);
         self.changed = true;
     }
@@ -103,7 +104,7 @@ impl State {
     pub(crate) fn store_pending(
         &mut self,
         group: &str,
-        producer_id: i64,
+        producer: (i64, i16),
         (topic, partition): (&str, i32),
         offset: i64,
         metadata: &str,
@@ -115,10 +116,11 @@ impl State {
             at_ms: self.now_ms(),
             number: self.number(),
         };
+        self.log_commit(group, (topic, partition), Some(&committed), Some(producer));
         let found = self.group_of(group, GroupKind::Classic);
         found
             .pending
-            .entry(producer_id)
+            .entry(producer.0)
             .or_default()
             .insert((topic.to_owned(), partition), committed);
     }
@@ -330,27 +332,32 @@ pub(crate) fn offset_delete(call: &Call, request: &OffsetDeleteRequest) -> Offse
         if code != NONE {
             return out.with_error_code(code);
         }
-        let Some(found) = state.groups.get_mut(request.group_id.as_str()) else {
+        let Some(found) = state.groups.get(request.group_id.as_str()) else {
             return out.with_error_code(GROUP_ID_NOT_FOUND);
         };
         let live = found.is_live();
-        let topics = request.topics.iter().map(|topic| {
-            let mut partitions = Vec::new();
-            for partition in &topic.partitions {
-                if !live {
-                    found.offsets.remove(&(topic.name.to_string(), partition.partition_index));
-                }
-                partitions.push(
-                    OffsetDeleteResponsePartition::default()
-                        .with_partition_index(partition.partition_index)
-                        .with_error_code(if live { GROUP_SUBSCRIBED_TO_TOPIC } else { NONE }),
-                );
+        let mut topics = Vec::new();
+        for topic in &request.topics {
+            let named = |partition: i32| {
+                topic.partitions.iter().any(|wanted| wanted.partition_index == partition)
+            };
+            if !live {
+                let name = topic.name.as_str();
+                state.remove_offsets(&request.group_id, |known, partition, _| {
+                    known == name && named(partition)
+                });
             }
-            OffsetDeleteResponseTopic::default()
-                .with_name(topic.name.clone())
-                .with_partitions(partitions)
-        });
-        let topics = topics.collect();
+            let partitions = topic.partitions.iter().map(|partition| {
+                OffsetDeleteResponsePartition::default()
+                    .with_partition_index(partition.partition_index)
+                    .with_error_code(if live { GROUP_SUBSCRIBED_TO_TOPIC } else { NONE })
+            });
+            topics.push(
+                OffsetDeleteResponseTopic::default()
+                    .with_name(topic.name.clone())
+                    .with_partitions(partitions.collect()),
+            );
+        }
         state.changed = true;
         out.with_topics(topics)
     })

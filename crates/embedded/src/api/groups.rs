@@ -184,6 +184,7 @@ pub(crate) fn delete_groups(call: &Call, request: &DeleteGroupsRequest) -> Delet
                 None => GROUP_ID_NOT_FOUND,
                 Some(found) if found.is_live() => NON_EMPTY_GROUP,
                 Some(_) => {
+                    state.remove_offsets(id, |_, _, _| true);
                     state.groups.remove(id.as_str());
                     NONE
                 }

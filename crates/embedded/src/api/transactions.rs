@@ -207,7 +207,7 @@ pub(crate) fn txn_offset_commit(
                     None => {
                         state.store_pending(
                             &request.group_id,
-                            request.producer_id.0,
+                            (request.producer_id.0, request.producer_epoch),
                             (&topic.name, partition.partition_index),
                             partition.committed_offset,
                             partition.committed_metadata.as_deref().unwrap_or_default(),

@@ -34,7 +34,7 @@ async fn create(
     let answer = client.call(&CreateTopicsRequest::default().with_topics(vec![topic]), 7).await;
     let result = &answer.topics[0];
     let message =
-        result.error_message.as_ref().map(|message| message.to_string()).unwrap_or_default();
+        result.error_message.as_ref().map(std::string::ToString::to_string).unwrap_or_default();
     assert_eq!(result.error_code == 0, !result.topic_id.is_nil());
     (result.error_code, message)
 }
@@ -142,7 +142,10 @@ async fn alter(
         .call(&IncrementalAlterConfigsRequest::default().with_resources(vec![resource]), 1)
         .await;
     let result = &answer.responses[0];
-    (result.error_code, result.error_message.as_ref().map(|m| m.to_string()).unwrap_or_default())
+    (
+        result.error_code,
+        result.error_message.as_ref().map(std::string::ToString::to_string).unwrap_or_default(),
+    )
 }
 
 #[tokio::test(start_paused = true)]

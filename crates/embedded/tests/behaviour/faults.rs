@@ -55,7 +55,7 @@ async fn answers_get_lost_or_come_late() {
         let before = cluster.log_end(TOPIC, 0);
         cluster.fault(Fault::new(action.clone()).api(ApiKey::Produce));
         client.send(&produce_request(&batch(1), -1, TIMEOUT_MS), 9).await;
-        let lost = tokio::time::timeout(Duration::from_secs(60), client.frame()).await;
+        let lost = tokio::time::timeout(Duration::from_mins(1), client.frame()).await;
         assert!(lost.is_err(), "{action:?}");
         assert_eq!(cluster.log_end(TOPIC, 0) - before, appended, "{action:?}");
     }

@@ -381,3 +381,46 @@ async fn offset_delete_spares_live_groups() {
     assert_eq!(client.call(&request, 0).await.topics[0].partitions[0].error_code, 0);
     assert_eq!(cluster.committed(GROUP, TOPIC, 0), None);
 }
+
+/// Key and value of everything in the group's partition of `__consumer_offsets`.
+fn followed(cluster: &EmbeddedCluster) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
+    // Java: "g".hashCode() = 103, and 103 % 50 = 3.
+    let records =
+        cluster.records("__consumer_offsets", 3, twinlog_embedded::Isolation::ReadCommitted);
+    records
+        .into_iter()
+        .map(|r| (r.key.unwrap().to_vec(), r.value.map(|value| value.to_vec())))
+        .collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn commits_can_be_followed_in_the_offsets_topic() {
+    let key = [&[0, 1, 0, 1][..], b"g", &[0, 1], b"t", &[0, 0, 0, 0]].concat();
+    for version in [KafkaVersion::V4_3, KafkaVersion::V3_9] {
+        let mut options = EmbeddedOptions::new("hello");
+        options.version = version;
+        let now = options.epoch_ms.to_be_bytes();
+        let cluster = EmbeddedCluster::start(options);
+        let id = cluster.create_topic(TOPIC, 1, &[]).unwrap();
+        let mut client = Client::to(&cluster, 1);
+        assert_eq!(
+            commit(&mut client, Commit { metadata: Some("m".to_owned()), ..SIMPLE }).await,
+            0
+        );
+        let fields = [&7i64.to_be_bytes()[..], &(-1i32).to_be_bytes()].concat();
+        let value = match version {
+            KafkaVersion::V4_3 => {
+                [&[0, 4][..], &fields, &[2], b"m", &now, &[1, 0, 16], &id.0].concat()
+            }
+            KafkaVersion::V3_9 => [&[0, 3][..], &fields, &[0, 1], b"m", &now].concat(),
+        };
+        assert_eq!(followed(&cluster), [(key.clone(), Some(value.clone()))]);
+        cluster.delete_topic(TOPIC);
+        assert_eq!(
+            followed(&cluster),
+            [(key.clone(), Some(value)), (key.clone(), None)],
+            "and a tombstone"
+        );
+        assert!(cluster.topics().is_empty());
+    }
+}

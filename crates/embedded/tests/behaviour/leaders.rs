@@ -88,12 +88,12 @@ async fn an_orderly_move_answers_6_with_the_offset_of_what_was_appended() {
         let new = *replicas.iter().find(|&&broker| broker != old).unwrap();
         let mut client = Client::to(&cluster, old);
         // Settling keeps the high watermark back while followers copy; holding keeps both back.
-        if !kept {
-            cluster.hold_replication(TOPIC, 0);
-        } else {
+        if kept {
             let follower =
                 *replicas.iter().find(|&&broker| broker != old && broker != new).unwrap();
             cluster.pause_broker(follower);
+        } else {
+            cluster.hold_replication(TOPIC, 0);
         }
         for index in 0..3 {
             client.send(&produce_request(&ten(end + index * 10), -1, TIMEOUT_MS), 12).await;

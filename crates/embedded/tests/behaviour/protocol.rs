@@ -70,7 +70,9 @@ async fn every_served_version_of_every_read_is_answered() {
     for version in 0..=13 {
         let all = if version == 0 { Some(Vec::new()) } else { None };
         let answer = client.call(&MetadataRequest::default().with_topics(all), version).await;
-        assert_eq!((answer.brokers.len(), answer.topics.len()), (1, 1), "Metadata {version}");
+        let internal = answer.topics.iter().filter(|topic| topic.is_internal).count();
+        assert_eq!((answer.brokers.len(), answer.topics.len()), (1, 2), "Metadata {version}");
+        assert_eq!(internal, usize::from(version >= 1), "Metadata {version}");
         let named =
             metadata_request::MetadataRequestTopic::default().with_name(Some(topic_name("absent")));
         let request = MetadataRequest::default().with_topics(Some(vec![named]));

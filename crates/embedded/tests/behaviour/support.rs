@@ -246,7 +246,7 @@ pub(crate) fn batch_of(records: &[NewRecord], codec: &str) -> Bytes {
     scratch.create_topic(TOPIC, 1, &configs).unwrap();
     scratch.append_compressed(TOPIC, 0, records, codec).unwrap();
     patched(&scratch.batches(TOPIC, 0)[0], |bytes| {
-        bytes[12..16].copy_from_slice(&(-1i32).to_be_bytes())
+        bytes[12..16].copy_from_slice(&(-1i32).to_be_bytes());
     })
 }
 
