@@ -218,13 +218,9 @@ impl Process {
         };
         // What went wrong stands before what the shutdown says.
         let log = self.log();
-        let mut output: String = log
-            .lines()
-            .filter(|line| line.contains(" ERROR ") || line.contains("Exception"))
-            .take(5)
-            .map(|line| format!("{line}\n"))
-            .collect();
-        output.push_str(&tail(&log, 15));
+        let telling = |line: &&str| line.contains(" ERROR ") || line.contains("Exception");
+        let first: Vec<&str> = log.lines().filter(telling).take(5).collect();
+        let output = format!("{}\n{}", first.join("\n"), tail(&log, 15));
         Error::Failed { program: self.name.clone(), status, output }
     }
 
