@@ -43,7 +43,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let new = NewTopic { name: topic.clone(), partitions: 1, replication_factor: -1, configs };
     let left_over = cluster.delete_topics(std::slice::from_ref(&topic)).await?;
     println!("left over from an earlier tour: {left_over:?}");
-    let created = cluster.create_topics(&[new.clone()]).await?;
+    let created = cluster.create_topics(std::slice::from_ref(&new)).await?;
     println!("created: {created:?}");
     println!("created again: {:?}", cluster.create_topics(&[new]).await?);
     cluster.create_partitions(&topic, 2).await?;
@@ -120,12 +120,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
 
     // Transactions: the second owner fences the first.
-    let mut first = cluster.transactional("twinlog-tour", Duration::from_secs(60)).await?;
+    let mut first = cluster.transactional("twinlog-tour", Duration::from_mins(1)).await?;
     for value in ["a", "b", "c"] {
         first.write(vec![(tp.clone(), records(&[value]))]).await?;
     }
     println!("three transactions as {:?}", first.producer());
-    let mut second = cluster.transactional("twinlog-tour", Duration::from_secs(60)).await?;
+    let mut second = cluster.transactional("twinlog-tour", Duration::from_mins(1)).await?;
     println!("fenced: {}", first.write(vec![(tp.clone(), records(&["late"]))]).await.unwrap_err());
     let other = TopicPartition::new(topic.clone(), 1);
     second.write(vec![(tp.clone(), records(&["d"])), (other, records(&["e", "f"]))]).await?;

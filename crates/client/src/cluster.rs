@@ -411,6 +411,17 @@ impl Cluster {
         })
     }
 
+    /// A new connection to a broker, of the caller's own. A failure may mean that the broker moved,
+    /// so metadata is asked for again.
+    pub(crate) async fn connect(&self, broker: BrokerId) -> Result<Connection, ClientError> {
+        let address = self.address(broker).await?;
+        let outcome = self.inner.connections.own(&address).await;
+        if outcome.is_err() {
+            self.metadata_stale();
+        }
+        outcome
+    }
+
     /// Asks the controller, or on clusters without ZooKeeper whichever broker stands for it.
     pub(crate) fn ask_controller<'a, R: Request + 'a>(
         &'a self,

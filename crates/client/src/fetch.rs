@@ -223,8 +223,7 @@ impl FetchSession {
             Some(connection) if !connection.is_closed() => connection.clone(),
             _ => {
                 self.disconnect();
-                let address = self.cluster.address(self.broker).await?;
-                let connection = self.cluster.inner.connections.own(&address).await?;
+                let connection = self.cluster.connect(self.broker).await?;
                 self.connection.insert(connection).clone()
             }
         };

@@ -73,8 +73,7 @@ impl Cluster {
             .partition(tp.partition)
             .ok_or_else(|| refused(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION))?;
         let broker = info.leader.ok_or_else(|| refused(ErrorCode::LEADER_NOT_AVAILABLE))?;
-        let address = self.address(broker).await?;
-        let connection = self.inner.connections.own(&address).await?;
+        let connection = self.connect(broker).await?;
         let (tp, topic_id, epoch) = (tp.clone(), topic.id, info.leader_epoch);
         Ok(LeaderView { tp, topic_id, broker, epoch, connection })
     }

@@ -87,8 +87,7 @@ pub struct ProduceLane {
 impl Cluster {
     /// A lane to `broker` on a connection of its own. Tries once.
     pub async fn produce_lane(&self, broker: BrokerId) -> Result<ProduceLane, ClientError> {
-        let address = self.address(broker).await?;
-        let connection = self.inner.connections.own(&address).await?;
+        let connection = self.connect(broker).await?;
         Ok(ProduceLane { broker, connection })
     }
 

@@ -121,10 +121,7 @@ impl Cluster {
         let leader = self.route(tp).await?;
         let connection = match connection {
             Some(connection) if !connection.is_closed() => connection.clone(),
-            slot => {
-                let address = self.address(leader.broker).await?;
-                slot.insert(self.inner.connections.own(&address).await?).clone()
-            }
+            slot => slot.insert(self.connect(leader.broker).await?).clone(),
         };
         let wanted = FetchPartition {
             tp: tp.clone(),

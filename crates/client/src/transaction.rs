@@ -237,6 +237,10 @@ impl Transactional {
     /// Writes records in one transaction. Keys and values of one partition keep their order; the
     /// records' own offsets do not matter.
     ///
+    /// Once this answers `Ok`, the records are committed, but readers of committed records see them
+    /// a moment later, when the coordinator has written its markers. Opening the id anew
+    /// ([`Cluster::transactional`]) waits for that: what is read afterwards is complete.
+    ///
     /// Dropping the returned future leaves the transaction open and this owner in doubt, as
     /// [`ClientError::Unclear`] does.
     ///
@@ -492,8 +496,7 @@ impl Transactional {
             return Ok(connection.clone());
         }
         let broker = self.cluster.coordinator(CoordinatorKind::Transaction, &self.id).await?;
-        let address = self.cluster.address(broker).await?;
-        let connection = self.cluster.inner.connections.own(&address).await?;
+        let connection = self.cluster.connect(broker).await?;
         Ok(self.coordinator.insert(connection).clone())
     }
 

@@ -162,8 +162,7 @@ impl Transactional {
         let connection = match self.leaders.get(&broker) {
             Some(connection) if !connection.is_closed() => connection.clone(),
             _ => {
-                let address = self.cluster.address(broker).await?;
-                let connection = self.cluster.inner.connections.own(&address).await?;
+                let connection = self.cluster.connect(broker).await?;
                 self.leaders.insert(broker, connection.clone());
                 connection
             }
