@@ -97,6 +97,8 @@ enum Closed {
     Frame(i32),
     #[error("a planned fault")]
     Fault,
+    #[error("{0} is not served")]
+    NotServed(ApiKey),
 }
 
 async fn requests<S>(
@@ -238,8 +240,8 @@ async fn dispatch(
         ApiKey::SyncGroup => serve!(SyncGroupRequest, await api::sync_group),
         ApiKey::Heartbeat => serve!(HeartbeatRequest, api::heartbeat),
         ApiKey::LeaveGroup => serve!(LeaveGroupRequest, api::leave_group),
-        // Not among the served versions, so refused above.
-        _ => Err(Closed::Fault),
+        // Has no versions here, so it was refused above.
+        api => Err(Closed::NotServed(api)),
     }
 }
 

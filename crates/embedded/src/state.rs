@@ -356,6 +356,9 @@ impl State {
     pub(crate) fn grow_topic(&mut self, name: &str, count: usize) {
         let known: Vec<i32> =
             self.brokers.iter().filter(|(_, broker)| !broker.fenced).map(|(&id, _)| id).collect();
+        if known.is_empty() {
+            return; // nobody is there to hold them
+        }
         let Some(topic) = self.topics.get_mut(name) else { return };
         let replication = topic.partitions.first().map_or(1, |partition| partition.replicas.len());
         while topic.partitions.len() < count {

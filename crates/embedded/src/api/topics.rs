@@ -15,13 +15,15 @@ use twinlog_protocol::messages::{
 
 use super::id;
 use crate::code::{
-    INVALID_CONFIG, INVALID_PARTITIONS, INVALID_TOPIC_EXCEPTION, NONE, TOPIC_ALREADY_EXISTS,
-    UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION,
+    INVALID_CONFIG, INVALID_PARTITIONS, INVALID_TOPIC_EXCEPTION, NONE, POLICY_VIOLATION,
+    TOPIC_ALREADY_EXISTS, UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION,
 };
 use crate::configs;
 use crate::server::Call;
 use crate::state::State;
 
+/// The controller's limit of new partitions in one request.
+const PARTITIONS_MAX: i32 = 10_000;
 /// The longest topic name.
 const NAME_MAX: usize = 249;
 
@@ -53,6 +55,10 @@ impl State {
                 INVALID_PARTITIONS,
                 "Number of partitions must be larger than 0.".to_owned(),
             ));
+        }
+        if partitions > PARTITIONS_MAX {
+            let message = "Excessively large number of partitions per request.".to_owned();
+            return Err((POLICY_VIOLATION, message));
         }
         let mut set = BTreeMap::new();
         for (key, value) in configs {
@@ -217,6 +223,10 @@ fn grow(
             "The topic {name} currently has {now} partition(s); {count} would not be an increase."
         );
         return Err((INVALID_PARTITIONS, Some(message)));
+    }
+    if count - now > PARTITIONS_MAX {
+        let message = "Excessively large number of partitions per request.".to_owned();
+        return Err((POLICY_VIOLATION, Some(message)));
     }
     if !dry {
         state.grow_topic(name, count as usize);

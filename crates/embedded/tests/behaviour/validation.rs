@@ -225,3 +225,34 @@ async fn acks_zero_is_not_answered_and_unknown_acks_are_refused() {
     assert_eq!(client.produce_with(&batch(1), 2, 9, 1000).await.error_code, 21);
     assert_eq!(cluster.log_end(TOPIC, 0), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn whatever_bit_of_a_batch_is_flipped_the_broker_answers_and_the_log_stays_dense() {
+    for codec in ["none", "gzip", "snappy", "lz4", "zstd"] {
+        let cluster = cluster();
+        let mut client = Client::to(&cluster, 1);
+        let sound = by(&batch_of(&records(4), codec), 9, 0, 0);
+        for bit in 0..sound.len() * 8 {
+            let sent = patched(&sound, |bytes| bytes[bit / 8] ^= 1 << (bit % 8));
+            client.produce_with(&sent, 1, 9, TIMEOUT_MS).await;
+        }
+        let stored = cluster.records(TOPIC, 0, twinlog_embedded::Isolation::ReadUncommitted);
+        assert!(stored.iter().enumerate().all(|(index, record)| record.offset == index as i64));
+        assert_eq!(stored.len() as i64, cluster.log_end(TOPIC, 0), "{codec}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn frames_that_are_no_requests_close_the_connection_and_nothing_else() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let cluster = cluster();
+    let (host, port) = cluster.addresses()[0].clone();
+    for frame in
+        [&[0xff; 8][..], &[0, 0, 0, 4, 0, 0, 0, 9], &[0, 0, 0, 1, 7], &[0x7f, 0xff, 0xff, 0xff, 0]]
+    {
+        let mut stream = cluster.connect(&host, port).unwrap();
+        stream.write_all(frame).await.unwrap();
+        assert!(stream.read_u8().await.is_err(), "{frame:?}");
+    }
+    assert_eq!(Client::to(&cluster, 1).produce(&batch(1)).await.error_code, 0);
+}
