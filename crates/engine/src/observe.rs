@@ -13,11 +13,13 @@
 //!    commits before the source's, both before the state that translates them, the source's ends
 //!    before the positions that are compared with them.
 //! 2. The durable position is advanced by the tail only where the last batch there is ours and its
-//!    sequence accounts for every offset since; else it stands.
+//!    sequence accounts for every offset since; else it stands. The state is read after the tail.
 //! 3. What could not be found out is said, and everything else is still answered.
 
 mod groups;
 mod load;
+mod mirror;
+mod parallel;
 mod partitions;
 mod tail;
 mod topics;
@@ -30,7 +32,8 @@ use twinlog_mirror::FlowConfig;
 use twinlog_offsets::state::{Gap, Lease};
 use twinlog_types::{ClusterAlias, Code, FlowName, GroupId, Partition, State, TopicName};
 
-pub use load::{MappedPartition, Mirror, NotMapped};
+pub use load::MappedPartition;
+pub use mirror::{Mapped, Mirror};
 
 use crate::options::Clock;
 

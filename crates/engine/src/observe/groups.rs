@@ -12,7 +12,7 @@ use twinlog_types::{
     Code, GroupId, SourceOffset, State, TargetOffset, TopicPartition, Translation,
 };
 
-use super::topics::{MapNow, Maps};
+use super::load::{MappedPartition, Maps};
 use super::{FlowObservation, GroupObservation, GroupPosition, Observer, code_of_answer, worst};
 
 type Commits = BTreeMap<GroupId, Result<Vec<CommittedOffset>, ErrorCode>>;
@@ -78,11 +78,11 @@ impl Observer {
         read
     }
 
-    pub(super) fn put_groups(&self, found: &mut FlowObservation, read: ReadCommits, maps: &Maps) {
+    pub(super) fn put_groups(&self, found: &mut FlowObservation, read: &ReadCommits, maps: &Maps) {
         let now_ms = self.now_ms();
         let runs = found.own.state == State::InSync;
         for listing in &read.listed {
-            let group = self.group(listing, &read, maps, (now_ms, runs));
+            let group = self.group(listing, read, maps, (now_ms, runs));
             found.groups.push(group);
         }
     }
@@ -119,7 +119,8 @@ impl Observer {
             }
         };
         let concerned = |commit: &&CommittedOffset| {
-            replicates(&self.config, commit.tp.topic.as_str()) || maps.contains_key(&commit.tp)
+            replicates(&self.config, commit.tp.topic.as_str())
+                || maps.mapped.contains_key(&commit.tp)
         };
         let commits: Vec<&CommittedOffset> = commits.iter().filter(concerned).collect();
         let selection = select(&self.config.groups, name, !commits.is_empty());
@@ -142,7 +143,7 @@ impl Observer {
         let mut most_urgent = None;
         let mut partitions = Vec::new();
         for commit in commits {
-            let mapped = maps.get(&commit.tp);
+            let mapped = maps.mapped.get(&commit.tp);
             let position = self.position(
                 commit,
                 mapped,
@@ -172,7 +173,7 @@ impl Observer {
     fn position(
         &self,
         commit: &CommittedOffset,
-        mapped: Option<&MapNow>,
+        mapped: Option<&MappedPartition>,
         committed: &BTreeMap<&TopicPartition, i64>,
         look: &Look,
     ) -> GroupPosition {

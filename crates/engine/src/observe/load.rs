@@ -1,18 +1,27 @@
 //! The durable state as a reader sees it: which partitions are mirrored, and their maps as of now.
+//!
+//! A run is durable before a batch of it is sent. So the tail is looked at first and the state read
+//! after it: the map then knows the run that the tail's last batch belongs to. A transaction of the
+//! state that is committed but whose markers are not written yet is waited for.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
-use twinlog_client::{ClientError, Cluster, Isolation, OffsetSpec, Topics};
+use twinlog_batch::Head;
+use twinlog_client::{ClientError, ErrorCode, Isolation, OffsetSpec, Topics};
 use twinlog_flow::Standing;
 use twinlog_flow::topics::MirroredTopic;
 use twinlog_offsets::OffsetMap;
-use twinlog_offsets::state::{PartitionKey, Position, StateKey};
-use twinlog_types::{
-    ClusterAlias, ClusterId, Code, State, TargetOffset, TopicId, TopicName, TopicPartition,
-};
+use twinlog_offsets::state::{PartitionKey, StateKey};
+use twinlog_types::{ClusterId, Code, State, TargetOffset, TopicId, TopicName, TopicPartition};
 
+use super::parallel::in_parallel;
 use super::{Observer, tail};
 use crate::state::{self, PartitionState, Stored};
+
+/// How long a transaction of the state is waited for, and how often it is looked at.
+const SETTLES_WITHIN: Duration = Duration::from_secs(2);
+const SETTLED_YET: Duration = Duration::from_millis(20);
 
 /// What the state says of every mirrored partition: of several lives of a topic the newest.
 #[derive(Clone, Debug, Default)]
@@ -59,6 +68,12 @@ pub(super) fn topics(stored: &Stored) -> Vec<MirroredTopic> {
     topics.into_values().map(|(_, topic)| topic).collect()
 }
 
+/// Where a partition's log begins and ends on the target: log start, high watermark.
+pub(super) type Bounds = (i64, i64);
+
+/// By partition of the source.
+pub(super) type AllBounds = BTreeMap<TopicPartition, Result<Bounds, ErrorCode>>;
+
 /// A mirrored partition and its map.
 #[derive(Clone, Debug)]
 pub struct MappedPartition {
@@ -66,109 +81,160 @@ pub struct MappedPartition {
     pub source: TopicPartition,
     /// The partition on the target.
     pub target: TopicPartition,
-    /// Which source offset is which target offset.
+    /// Which source offset is which target offset, as of now.
     pub map: OffsetMap,
     /// When the state of it was last written, in milliseconds since 1970.
     pub written_ms: i64,
+    /// Where the target's log ends, when that is before what it had acknowledged.
+    pub truncated_to: Option<TargetOffset>,
 }
 
-/// Where a partition's log begins and ends on the target: log start, high watermark.
-pub(super) type Bounds = (i64, i64);
-
-/// The map of a partition as of now: the durable one, pruned to what the target still holds, and
-/// advanced or cut to the target's end.
-pub(super) async fn map_now(
-    target: &Cluster,
-    tp: &TopicPartition,
-    partition: &PartitionState,
-    position: &Position,
-    (start, end): Bounds,
-) -> Result<Result<OffsetMap, Standing>, ClientError> {
-    let corrupt = |what: &str| {
-        let reason = format!("the stored state cannot be used: {what}");
-        Standing::found(State::Stopped, Code::StateCorrupt, reason)
-    };
-    if let Some(damaged) = &partition.damaged {
-        return Ok(Err(corrupt(damaged)));
-    }
-    let mut map = match partition.map(position) {
-        Ok(map) => map,
-        Err(error) => return Ok(Err(corrupt(&error.to_string()))),
-    };
-    if end > position.target_end.0 {
-        let head = tail::last_head(target, tp, end).await?;
-        if let Some((count, copied_to)) =
-            head.and_then(|head| tail::progress(&map, position, &head))
-        {
-            map.acknowledge(count, copied_to);
-        }
-    } else if end < position.target_end.0 {
-        // After a move of the leader the high watermark may be behind for a moment; the log end of
-        // the leader's epoch is not.
-        let log_end = target.leader_view(tp).await?.log_end().await?;
-        if log_end < position.target_end.0
-            && let Some(count) = map.count_of_target(TargetOffset(log_end))
-        {
-            map.cut(count);
-        }
-    }
-    map.prune(TargetOffset(start));
-    Ok(Ok(map))
+/// The maps of partitions as of now.
+#[derive(Debug, Default)]
+pub(super) struct Maps {
+    pub(super) stored: Stored,
+    pub(super) known: Known,
+    pub(super) mapped: BTreeMap<TopicPartition, MappedPartition>,
+    /// Partitions whose state cannot be used, and why.
+    pub(super) unusable: BTreeMap<TopicPartition, Standing>,
+    /// Partitions of the target whose end could not be looked at.
+    pub(super) failed: Vec<(TopicPartition, ClientError)>,
 }
 
-/// The offset maps of a flow, for translating.
-#[derive(Debug)]
-pub struct Mirror {
-    target: Cluster,
-    known: Known,
-    /// The topics as the source has them now; `None` when it cannot be reached.
-    source_topics: Option<BTreeMap<TopicName, TopicId>>,
-    /// Why the source could not be asked.
-    source_error: Option<ClientError>,
-    source_alias: ClusterAlias,
-}
-
-/// Why a partition has no map.
-#[derive(Clone, Debug)]
-pub enum NotMapped {
-    /// The answer is known: it is not mirrored, or not usable.
-    Found(Standing),
-    /// The clusters could not tell.
+/// What the end of a target partition says beside its high watermark.
+enum End {
+    /// Its last batch.
+    Batch(Head),
+    /// It lies before what the target had acknowledged.
+    Truncated(TargetOffset),
     Failed(ClientError),
 }
 
-impl From<ClientError> for NotMapped {
-    fn from(error: ClientError) -> Self {
-        Self::Failed(error)
-    }
-}
-
 impl Observer {
-    /// Reads the state of the flow, for translating. Works while the source cannot be reached.
-    pub async fn mirror(&self) -> Result<Mirror, ClientError> {
-        let target_id = self.target.cluster_id().await?;
-        let source = match self.source.cluster_id().await {
-            Ok(id) => self.source.topics(Topics::All).await.map(|topics| (id, topics)),
-            Err(error) => Err(error),
-        };
-        let (pair, source_topics, source_error) = match source {
-            Ok((id, topics)) => {
-                let topics = topics.into_iter().map(|topic| (topic.name, topic.id)).collect();
-                (Some((id, target_id)), Some(topics), None)
+    /// The maps of the partitions in `bounds`, whose ends were read after `stored`. Each is the
+    /// durable one, advanced or cut to the target's end and pruned to what the target holds.
+    pub(super) async fn maps(
+        &self,
+        pair: &(ClusterId, ClusterId),
+        stored: Stored,
+        bounds: &AllBounds,
+    ) -> Result<Maps, ClientError> {
+        let known = Known::new(&stored);
+        let ends = self.ends(&known, bounds).await;
+        let mut maps = Maps { stored, known, ..Maps::default() };
+        let grew = ends.values().any(|end| matches!(end, End::Batch(_)));
+        let mut usable_tails = true;
+        if grew {
+            usable_tails = self.state_settles().await?;
+            maps.stored = state::read(&self.target, &self.config.name.source, pair).await?;
+            maps.known = Known::new(&maps.stored);
+        }
+        for (source, (key, partition)) in &maps.known.partitions {
+            let (Some(Ok((start, _))), Some(position)) = (bounds.get(source), &partition.position)
+            else {
+                continue;
+            };
+            let map = match (&partition.damaged, partition.map(position)) {
+                (None, Ok(map)) => map,
+                (Some(damaged), _) => {
+                    maps.unusable.insert(source.clone(), corrupt(damaged));
+                    continue;
+                }
+                (None, Err(error)) => {
+                    maps.unusable.insert(source.clone(), corrupt(&error.to_string()));
+                    continue;
+                }
+            };
+            let target = TopicPartition::new(position.target_topic.clone(), key.partition);
+            let mut mapped = MappedPartition {
+                source: source.clone(),
+                target,
+                map,
+                written_ms: position.written_ms,
+                truncated_to: None,
+            };
+            match ends.get(source) {
+                Some(End::Batch(head)) if usable_tails => {
+                    if let Some((count, copied_to)) = tail::progress(&mapped.map, position, head) {
+                        mapped.map.acknowledge(count, copied_to);
+                    }
+                }
+                Some(End::Truncated(end)) => {
+                    mapped.truncated_to = Some(*end);
+                    if let Some(count) = mapped.map.count_of_target(*end) {
+                        mapped.map.cut(count);
+                    }
+                }
+                Some(End::Failed(error)) => {
+                    maps.failed.push((mapped.target.clone(), error.clone()));
+                }
+                Some(End::Batch(_)) | None => {}
             }
-            Err(error) => (self.stored_pair(&target_id).await?, None, Some(error)),
+            mapped.map.prune(TargetOffset(*start));
+            maps.mapped.insert(source.clone(), mapped);
+        }
+        Ok(maps)
+    }
+
+    /// Looks at the ends of partitions that are not where the state has them.
+    async fn ends(&self, known: &Known, bounds: &AllBounds) -> BTreeMap<TopicPartition, End> {
+        let mut work = Vec::new();
+        for (source, (key, partition)) in &known.partitions {
+            let (Some(Ok((_, end))), Some(position)) = (bounds.get(source), &partition.position)
+            else {
+                continue;
+            };
+            let (end, known_end) = (*end, position.target_end.0);
+            if end == known_end {
+                continue;
+            }
+            let target = TopicPartition::new(position.target_topic.clone(), key.partition);
+            let (cluster, source) = (self.target.clone(), source.clone());
+            work.push(async move {
+                let found = if end > known_end {
+                    let head = tail::last_head(&cluster, &target, end).await;
+                    head.map(|head| head.map(End::Batch))
+                } else {
+                    // After a move of the leader the high watermark may be behind for a moment; the
+                    // log end of the leader's epoch is not.
+                    let log_end = tail::log_end(&cluster, &target).await;
+                    log_end.map(|log_end| {
+                        (log_end < known_end).then_some(End::Truncated(TargetOffset(log_end)))
+                    })
+                };
+                Some((source, found.unwrap_or_else(|error| Some(End::Failed(error)))?))
+            });
+        }
+        in_parallel(work).await.into_iter().flatten().collect()
+    }
+
+    /// Waits until every transaction of the state that is there now is visible. False when one
+    /// stays open.
+    async fn state_settles(&self) -> Result<bool, ClientError> {
+        let latest: Vec<(TopicPartition, OffsetSpec)> =
+            self.state_partitions().await?.into_iter().map(|tp| (tp, OffsetSpec::Latest)).collect();
+        let there = self.target.list_offsets(&latest, Isolation::ReadUncommitted).await?;
+        let settled = async {
+            loop {
+                let visible = self.target.list_offsets(&latest, Isolation::ReadCommitted).await?;
+                let all = there.iter().zip(&visible).all(|((_, there), (_, visible))| {
+                    matches!((there, visible), (Ok(there), Ok(visible))
+                        if visible.offset >= there.offset)
+                });
+                if all {
+                    return Ok(true);
+                }
+                tokio::time::sleep(SETTLED_YET).await;
+            }
         };
-        let stored = match &pair {
-            Some(pair) => state::read(&self.target, &self.config.name.source, pair).await?,
-            None => Stored::default(),
-        };
-        Ok(Mirror {
-            target: self.target.clone(),
-            known: Known::new(&stored),
-            source_topics,
-            source_error,
-            source_alias: self.config.name.source.clone(),
-        })
+        tokio::time::timeout(SETTLES_WITHIN, settled).await.unwrap_or(Ok(false))
+    }
+
+    async fn state_partitions(&self) -> Result<Vec<TopicPartition>, ClientError> {
+        let topic = state::topic_name(&self.config.name.source);
+        let listed = self.target.topics(Topics::Named(std::slice::from_ref(&topic))).await?;
+        let partitions = listed.first().map_or(0, |topic| topic.partitions.len() as i32);
+        Ok((0..partitions).map(|partition| TopicPartition::new(topic.clone(), partition)).collect())
     }
 
     /// The pair of clusters that the state on the target is about, when it is about one: for a
@@ -177,12 +243,8 @@ impl Observer {
         &self,
         target_id: &ClusterId,
     ) -> Result<Option<(ClusterId, ClusterId)>, ClientError> {
-        let topic = state::topic_name(&self.config.name.source);
-        let listed = self.target.topics(Topics::Named(std::slice::from_ref(&topic))).await?;
-        let partitions = listed.first().map_or(0, |topic| topic.partitions.len() as i32);
         let mut sources = BTreeSet::new();
-        for partition in 0..partitions {
-            let tp = TopicPartition::new(topic.clone(), partition);
+        for tp in self.state_partitions().await? {
             self.target
                 .read_partition_each(&tp, 0, Isolation::ReadCommitted, |record| {
                     let key = StateKey::decode(record.key.as_deref().unwrap_or_default());
@@ -200,123 +262,12 @@ impl Observer {
     }
 }
 
-impl Mirror {
-    /// Why the source could not be asked, when it could not.
-    pub fn source_error(&self) -> Option<&ClientError> {
-        self.source_error.as_ref()
-    }
-
-    /// The map of a partition of the source, as of now.
-    pub async fn of_source(&self, source: &TopicPartition) -> Result<MappedPartition, NotMapped> {
-        let found = self.known.partitions.get_key_value(source);
-        let Some((source, (key, partition))) = found else {
-            return Err(self.not_known(source));
-        };
-        self.load(source, key, partition).await
-    }
-
-    /// The map of a partition of the target, as of now.
-    pub async fn of_target(&self, target: &TopicPartition) -> Result<MappedPartition, NotMapped> {
-        let found = self.known.partitions.iter().find(|(_, (key, partition))| {
-            let topic = partition.position.as_ref().map(|position| &position.target_topic);
-            key.partition == target.partition && topic == Some(&target.topic)
-        });
-        let Some((source, (key, partition))) = found else {
-            return Err(NotMapped::Found(Standing::found(
-                State::Excluded,
-                Code::TopicNotMirrored,
-                format!("nothing of {} was mirrored into {target}", self.source_alias),
-            )));
-        };
-        self.load(source, key, partition).await
-    }
-
-    fn not_known(&self, source: &TopicPartition) -> NotMapped {
-        let of_topic = self.known.partitions.keys().any(|known| known.topic == source.topic);
-        let exists = self.source_topics.as_ref().map(|topics| topics.contains_key(&source.topic));
-        let (code, reason) = if of_topic {
-            (Code::NothingCopied, format!("nothing of {source} was copied"))
-        } else if exists == Some(true) {
-            (Code::NothingCopied, format!("nothing of {} was copied", source.topic))
-        } else if exists == Some(false) {
-            let reason = format!("there is no topic {} on {}", source.topic, self.source_alias);
-            (Code::TopicNotMirrored, reason)
-        } else {
-            (Code::TopicNotMirrored, format!("{} was never mirrored", source.topic))
-        };
-        NotMapped::Found(Standing::found(State::Waiting, code, reason))
-    }
-
-    async fn load(
-        &self,
-        source: &TopicPartition,
-        key: &PartitionKey,
-        partition: &PartitionState,
-    ) -> Result<MappedPartition, NotMapped> {
-        let Some(position) = &partition.position else {
-            let what = partition.damaged.as_deref().unwrap_or("it has no position");
-            let reason = format!("the stored state of {source} cannot be used: {what}");
-            let standing = Standing::found(State::Stopped, Code::StateCorrupt, reason);
-            return Err(NotMapped::Found(standing));
-        };
-        self.check_ids(source, key, position).await?;
-        let target = TopicPartition::new(position.target_topic.clone(), key.partition);
-        let wanted = [(target.clone(), OffsetSpec::Earliest), (target.clone(), OffsetSpec::Latest)];
-        let listed = self.target.list_offsets(&wanted, Isolation::ReadUncommitted).await?;
-        let mut bounds = Vec::new();
-        for (tp, answer) in listed {
-            let offset = answer.map_err(|code| ClientError::Code {
-                api: "ListOffsets",
-                code,
-                message: None,
-                about: tp.to_string(),
-            })?;
-            bounds.push(offset.offset);
-        }
-        let &[start, end] = bounds.as_slice() else {
-            let reason = format!("the ends of {target} were not answered");
-            return Err(NotMapped::Found(Standing::because(State::Unknown, reason)));
-        };
-        let map = map_now(&self.target, &target, partition, position, (start, end)).await?;
-        let map = map.map_err(NotMapped::Found)?;
-        let written_ms = position.written_ms;
-        Ok(MappedPartition { source: source.clone(), target, map, written_ms })
-    }
-
-    /// A topic that was deleted and made again is not the one that was mirrored.
-    async fn check_ids(
-        &self,
-        source: &TopicPartition,
-        key: &PartitionKey,
-        position: &Position,
-    ) -> Result<(), NotMapped> {
-        let stopped =
-            |code, reason| Err(NotMapped::Found(Standing::found(State::Stopped, code, reason)));
-        let now = self.source_topics.as_ref().and_then(|topics| topics.get(&source.topic));
-        if now.is_some_and(|now| differ(*now, key.source_topic)) {
-            let reason = format!(
-                "{} was deleted on the source and made again since it was mirrored",
-                source.topic
-            );
-            return stopped(Code::TopicRecreated, reason);
-        }
-        let topic = &position.target_topic;
-        let listed = self.target.topics(Topics::Named(std::slice::from_ref(topic))).await?;
-        match listed.first().filter(|info| info.error.is_ok()) {
-            None => stopped(
-                Code::TopicMissingOnTarget,
-                format!("{topic} does not exist on the target any more, or may not be seen"),
-            ),
-            Some(info) if differ(info.id, key.target_topic) => stopped(
-                Code::TargetRecreated,
-                format!("{topic} was deleted on the target and made again since it was filled"),
-            ),
-            Some(_) => Ok(()),
-        }
-    }
+fn corrupt(what: &str) -> Standing {
+    let reason = format!("the stored state cannot be used: {what}");
+    Standing::found(State::Stopped, Code::StateCorrupt, reason)
 }
 
 /// Clusters without topic ids cannot tell.
-fn differ(a: TopicId, b: TopicId) -> bool {
+pub(super) fn differ(a: TopicId, b: TopicId) -> bool {
     !a.is_none() && !b.is_none() && a != b
 }

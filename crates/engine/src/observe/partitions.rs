@@ -4,7 +4,7 @@ use twinlog_client::ErrorCode;
 use twinlog_flow::Standing;
 use twinlog_flow::health::Patience;
 use twinlog_offsets::state::{Gap, Position};
-use twinlog_types::{Code, State};
+use twinlog_types::{Code, State, TargetOffset};
 
 use super::code_of_answer;
 use super::load::Bounds;
@@ -29,6 +29,8 @@ pub(super) struct Facts<'a> {
     pub(super) unusable: Option<Standing>,
     /// The next source offset to copy.
     pub(super) copied_to: Option<i64>,
+    /// Where the target ends, when that is before what it had acknowledged.
+    pub(super) truncated_to: Option<TargetOffset>,
     pub(super) source: Result<Ends, ErrorCode>,
     pub(super) target: Result<Bounds, ErrorCode>,
     pub(super) gaps: &'a [Gap],
@@ -74,14 +76,14 @@ impl Facts<'_> {
             Ok((start, _)) if position.count == 0 && start < position.origin.0 => {
                 return target_not_empty(start, position.origin.0);
             }
-            Ok((_, end)) if end < position.target_end.0 => {
-                let reason = format!(
-                    "the target ends at {end}, {} records before what it had acknowledged",
-                    position.target_end.0 - end
-                );
-                return Standing::found(State::CatchingUp, Code::TargetTruncated, reason);
-            }
             Ok(_) => {}
+        }
+        if let Some(end) = self.truncated_to {
+            let reason = format!(
+                "the target ends at {end}, {} records before what it had acknowledged",
+                position.target_end.since(end)
+            );
+            return Standing::found(State::CatchingUp, Code::TargetTruncated, reason);
         }
         match self.lag_records() {
             Some(lag) if lag > 0 => self.behind(position, copied_to, lag),
@@ -182,7 +184,7 @@ fn age(since_ms: i64, now_ms: i64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use twinlog_types::{SourceOffset, TargetOffset};
+    use twinlog_types::SourceOffset;
 
     use super::*;
 
@@ -211,6 +213,7 @@ mod tests {
             position,
             unusable: None,
             copied_to: position.map(|_| copied_to),
+            truncated_to: None,
             source: Ok(Ends { start: 0, readable, high_watermark: readable }),
             target: Ok((0, position.map_or(0, |position| position.target_end.0))),
             gaps: &[],
@@ -302,7 +305,7 @@ mod tests {
     fn a_target_that_lost_its_end_is_named() {
         let position = position(10, 0, 10);
         let mut cut = facts(Some(&position), 7, 10);
-        cut.target = Ok((0, 7));
+        cut.truncated_to = Some(TargetOffset(7));
         assert_eq!(kind(&cut), (State::CatchingUp, Some(Code::TargetTruncated)));
     }
 

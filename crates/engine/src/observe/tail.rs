@@ -24,6 +24,11 @@ pub(super) async fn last_head(
     Ok(heads(&fetched.records).map_while(Result::ok).last())
 }
 
+/// Where the log ends by the word of its leader, replicated or not.
+pub(super) async fn log_end(target: &Cluster, tp: &TopicPartition) -> Result<i64, ClientError> {
+    target.leader_view(tp).await?.log_end().await
+}
+
 /// How far the last batch of the target proves the copy to be: records acknowledged, and the next
 /// source offset.
 ///

@@ -1,42 +1,27 @@
 //! Looks at both clusters, or at the target alone, and says how topics stand.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::future::Future;
 use std::time::Duration;
 
-use tokio::task::JoinSet;
 use twinlog_client::{
     ClientError, Cluster, ErrorCode, Isolation, ListedOffset, OffsetSpec, TopicInfo, Topics,
 };
 use twinlog_flow::Standing;
 use twinlog_flow::topics::{Seen, TopicFollower, TopicListing, TopicPlan, TopicVerdict};
 use twinlog_mirror::{Refusal, replicates};
-use twinlog_offsets::OffsetMap;
 use twinlog_types::{ClusterId, Code, Partition, State, TopicName, TopicPartition};
 
-use super::load::{Bounds, Known, map_now, topics as known_topics};
+use super::load::{AllBounds, Bounds, Known, Maps, topics as known_topics};
+use super::parallel::in_parallel;
 use super::partitions::{Ends, Facts};
 use super::tail::{self, OpenTransaction};
 use super::{FlowObservation, Observer, PartitionObservation, TopicObservation, running, worst};
 use crate::state;
 
-/// Partitions that are looked at closely at the same time.
-const CLOSE_LOOKS: usize = 16;
 /// Partitions whose first waiting record is looked at; the others' age is an estimate.
 const AGES_MAX: usize = 512;
 /// Within this time a running mirror writes the state of what it has just taken up.
 const TAKEN_UP_WITHIN: Duration = Duration::from_millis(800);
-
-/// The maps and positions that groups are translated by.
-pub(super) type Maps = BTreeMap<TopicPartition, MapNow>;
-
-/// A mirrored partition's map as of now.
-#[derive(Debug)]
-pub(super) struct MapNow {
-    pub(super) target: TopicPartition,
-    pub(super) map: OffsetMap,
-    pub(super) written_ms: i64,
-}
 
 /// What is asked of single partitions after the first look.
 #[derive(Default)]
@@ -61,7 +46,7 @@ impl Observer {
         };
         let commits = self.read_commits(found).await;
         let ends = self.source_ends(&source, found).await;
-        let mut stored = match state::read(&self.target, &self.config.name.source, pair).await {
+        let stored = match state::read(&self.target, &self.config.name.source, pair).await {
             Ok(stored) => stored,
             Err(error) => {
                 self.miss(found, false, "the state of the mirror", &error);
@@ -69,25 +54,40 @@ impl Observer {
                 return;
             }
         };
-        let mut known = Known::new(&stored);
         let plan = self.plan(&source, &target, &known_topics(&stored));
         let bounds = self.target_bounds(&plan, found).await;
-        found.own = running(stored.lease.as_ref(), self.now_ms());
+        let mut maps = match self.maps(pair, stored, &bounds).await {
+            Ok(maps) => maps,
+            Err(error) => {
+                self.miss(found, false, "the state of the mirror", &error);
+                found.own = found.missing_standing();
+                return;
+            }
+        };
+        found.own = running(maps.stored.lease.as_ref(), self.now_ms());
         let unexplained = bounds.iter().any(|(tp, bounds)| {
-            matches!(bounds, Ok((start, end)) if start < end) && !known.partitions.contains_key(tp)
+            let holds_records = matches!(bounds, Ok((start, end)) if start < end);
+            holds_records && !maps.known.partitions.contains_key(tp)
         });
         if unexplained && found.own.state == State::InSync {
             tokio::time::sleep(TAKEN_UP_WITHIN).await;
-            if let Ok(again) = state::read(&self.target, &self.config.name.source, pair).await {
-                stored = again;
-                known = Known::new(&stored);
+            let again = state::read(&self.target, &self.config.name.source, pair).await;
+            match again {
+                Ok(stored) => match self.maps(pair, stored, &bounds).await {
+                    Ok(again) => maps = again,
+                    Err(error) => self.miss(found, false, "the state of the mirror", &error),
+                },
+                Err(error) => self.miss(found, false, "the state of the mirror", &error),
             }
         }
-        found.lease = stored.lease;
-        let (maps, unusable) = self.maps(&known, &bounds, found).await;
+        found.lease.clone_from(&maps.stored.lease);
+        for (target, error) in &maps.failed {
+            self.miss(found, false, &format!("the end of {target}"), error);
+        }
         let close = self.look_closely(&ends, &maps).await;
-        self.put_topics(found, &Sight { plan, known, ends, bounds, unusable, close }, &maps);
-        self.put_groups(found, commits, &maps);
+        let sight = Sight { plan, ends, bounds, maps, close };
+        self.put_topics(found, &sight);
+        self.put_groups(found, &commits, &sight.maps);
     }
 
     /// Where the partitions of the topics that are copied begin and end on the source.
@@ -155,11 +155,7 @@ impl Observer {
         TopicFollower::new().plan(&seen, false)
     }
 
-    async fn target_bounds(
-        &self,
-        plan: &TopicPlan,
-        found: &mut FlowObservation,
-    ) -> BTreeMap<TopicPartition, Result<Bounds, ErrorCode>> {
+    async fn target_bounds(&self, plan: &TopicPlan, found: &mut FlowObservation) -> AllBounds {
         let mirrored: Vec<(TopicPartition, TopicPartition)> = plan
             .mirror
             .iter()
@@ -183,41 +179,6 @@ impl Observer {
         }
     }
 
-    /// The maps of all partitions that have one, and why others' cannot be used.
-    async fn maps(
-        &self,
-        known: &Known,
-        bounds: &BTreeMap<TopicPartition, Result<Bounds, ErrorCode>>,
-        found: &mut FlowObservation,
-    ) -> (Maps, BTreeMap<TopicPartition, Standing>) {
-        let mut work = Vec::new();
-        let mut unusable = BTreeMap::new();
-        for (source, (key, partition)) in &known.partitions {
-            let Some(Ok(bounds)) = bounds.get(source).copied() else { continue };
-            let (source, partition) = (source.clone(), partition.clone());
-            let Some(position) = partition.position.clone() else { continue };
-            let target = TopicPartition::new(position.target_topic.clone(), key.partition);
-            let cluster = self.target.clone();
-            work.push(async move {
-                let map = map_now(&cluster, &target, &partition, &position, bounds).await;
-                (source, target, position.written_ms, map)
-            });
-        }
-        let mut maps = Maps::new();
-        for (source, target, written_ms, map) in in_parallel(work).await {
-            match map {
-                Ok(Ok(map)) => drop(maps.insert(source, MapNow { target, map, written_ms })),
-                Ok(Err(standing)) => drop(unusable.insert(source, standing)),
-                Err(error) => {
-                    let reason = format!("the end of {target} could not be looked at: {error}");
-                    unusable.insert(source, Standing::because(State::Unknown, reason));
-                    self.miss(found, false, &format!("the end of {target}"), &error);
-                }
-            }
-        }
-        (maps, unusable)
-    }
-
     /// Looks at what waits on the source: how old it is, and whether a transaction holds it.
     /// Answers that do not come are done without.
     async fn look_closely(
@@ -227,7 +188,7 @@ impl Observer {
     ) -> Close {
         let mut ages = Vec::new();
         let mut transactions = Vec::new();
-        for (tp, mapped) in maps {
+        for (tp, mapped) in &maps.mapped {
             let Some(Ok(ends)) = ends.get(tp) else { continue };
             let copied_to = mapped.map.copied_to().0;
             let (source, tp) = (self.source.clone(), tp.clone());
@@ -250,7 +211,7 @@ impl Observer {
         }
     }
 
-    fn put_topics(&self, found: &mut FlowObservation, sight: &Sight, maps: &Maps) {
+    fn put_topics(&self, found: &mut FlowObservation, sight: &Sight) {
         let mut names: BTreeSet<&TopicName> = sight.ends.keys().map(|tp| &tp.topic).collect();
         names.extend(sight.plan.stopped.iter().map(|verdict| &verdict.topic));
         names.extend(sight.plan.mirror.iter().map(|topic| &topic.source));
@@ -261,7 +222,7 @@ impl Observer {
             let partitions: Vec<PartitionObservation> = sight
                 .partitions_of(name)
                 .into_iter()
-                .map(|partition| sight.partition(name, partition, maps, (now_ms, runs)))
+                .map(|partition| sight.partition(name, partition, (now_ms, runs)))
                 .collect();
             let whole = sight.topic(name).unwrap_or_else(Standing::in_sync);
             let standing = worst(
@@ -303,38 +264,36 @@ impl Observer {
         let Some(pair) = self.stored_pair(target_id).await? else { return Ok(()) };
         let stored = state::read(&self.target, &self.config.name.source, &pair).await?;
         let known = Known::new(&stored);
-        found.lease.clone_from(&stored.lease);
-        let targets = known.partitions.values().filter_map(|(key, partition)| {
-            let position = partition.position.as_ref()?;
-            Some(TopicPartition::new(position.target_topic.clone(), key.partition))
-        });
-        let targets: Vec<TopicPartition> = targets.collect();
-        let listed: BTreeMap<_, _> = bounds_of(&self.target, &targets).await?.into_iter().collect();
-        let bounds: BTreeMap<TopicPartition, Result<Bounds, ErrorCode>> = known
+        let mirrored: Vec<(&TopicPartition, TopicPartition)> = known
             .partitions
             .iter()
             .filter_map(|(source, (key, partition))| {
-                let position = partition.position.as_ref()?;
-                let target = TopicPartition::new(position.target_topic.clone(), key.partition);
-                Some((source.clone(), listed.get(&target).copied()?))
+                let topic = partition.position.as_ref()?.target_topic.clone();
+                Some((source, TopicPartition::new(topic, key.partition)))
             })
             .collect();
-        let (maps, unusable) = self.maps(&known, &bounds, found).await;
+        let targets: Vec<TopicPartition> =
+            mirrored.iter().map(|(_, target)| target.clone()).collect();
+        let listed = bounds_of(&self.target, &targets).await?;
+        let sources = mirrored.iter().map(|(source, _)| (*source).clone());
+        let bounds: AllBounds = sources.zip(listed.into_iter().map(|(_, bounds)| bounds)).collect();
+        let maps = self.maps(&pair, stored, &bounds).await?;
+        found.lease.clone_from(&maps.stored.lease);
         let unreachable = || {
             let reason = "how far the source is cannot be found out";
             Standing::found(State::Unknown, Code::Unreachable, reason)
         };
-        for (source, (_, partition)) in &known.partitions {
+        for (source, (_, partition)) in &maps.known.partitions {
             let Some(position) = &partition.position else { continue };
             let observation = PartitionObservation {
                 partition: source.partition,
                 source_start: None,
                 source_end: None,
-                copied_to: maps.get(source).map(|mapped| mapped.map.copied_to().0),
+                copied_to: maps.mapped.get(source).map(|mapped| mapped.map.copied_to().0),
                 target_end: bounds.get(source).and_then(|bounds| Some(bounds.ok()?.1)),
                 lag_records: None,
                 lag_ms: None,
-                standing: unusable.get(source).cloned().unwrap_or_else(unreachable),
+                standing: maps.unusable.get(source).cloned().unwrap_or_else(unreachable),
                 gaps: partition.gaps.values().cloned().collect(),
             };
             match found.topics.last_mut().filter(|topic| topic.topic == source.topic) {
@@ -354,10 +313,9 @@ impl Observer {
 /// Everything that was read about topics.
 struct Sight {
     plan: TopicPlan,
-    known: Known,
     ends: BTreeMap<TopicPartition, Result<Ends, ErrorCode>>,
-    bounds: BTreeMap<TopicPartition, Result<Bounds, ErrorCode>>,
-    unusable: BTreeMap<TopicPartition, Standing>,
+    bounds: AllBounds,
+    maps: Maps,
     close: Close,
 }
 
@@ -365,7 +323,7 @@ impl Sight {
     fn partitions_of(&self, topic: &TopicName) -> BTreeSet<Partition> {
         let here = |tp: &&TopicPartition| tp.topic == *topic;
         let on_source = self.ends.keys().filter(here);
-        let mirrored = self.known.partitions.keys().filter(here);
+        let mirrored = self.maps.known.partitions.keys().filter(here);
         on_source.chain(mirrored).map(|tp| tp.partition).collect()
     }
 
@@ -389,20 +347,21 @@ impl Sight {
         &self,
         topic: &TopicName,
         partition: Partition,
-        maps: &Maps,
         (now_ms, running): (i64, bool),
     ) -> PartitionObservation {
         let tp = TopicPartition::new(topic.clone(), partition);
-        let state = self.known.partitions.get(&tp).map(|(_, state)| state);
+        let state = self.maps.known.partitions.get(&tp).map(|(_, state)| state);
         let gaps: Vec<_> =
             state.into_iter().flat_map(|state| state.gaps.values().cloned()).collect();
+        let mapped = self.maps.mapped.get(&tp);
         let absent = ErrorCode::UNKNOWN_TOPIC_OR_PARTITION;
         let facts = Facts {
             now_ms,
             running,
             position: state.and_then(|state| state.position.as_ref()),
-            unusable: self.unusable.get(&tp).cloned(),
-            copied_to: maps.get(&tp).map(|mapped| mapped.map.copied_to().0),
+            unusable: self.maps.unusable.get(&tp).cloned(),
+            copied_to: mapped.map(|mapped| mapped.map.copied_to().0),
+            truncated_to: mapped.and_then(|mapped| mapped.truncated_to),
             source: self.ends.get(&tp).copied().unwrap_or(Err(absent)),
             target: self.bounds.get(&tp).copied().unwrap_or(Err(absent)),
             gaps: &gaps,
@@ -418,7 +377,11 @@ impl Sight {
             source_start: facts.source.ok().map(|ends| ends.start),
             source_end: facts.source.ok().map(|ends| ends.readable),
             copied_to: facts.copied_to.or(position.map(|position| position.copied_to.0)),
-            target_end: facts.target.ok().map(|(_, end)| end),
+            // The position may have been read after the end.
+            target_end: facts
+                .target
+                .ok()
+                .map(|(_, end)| mapped.map_or(end, |mapped| end.max(mapped.map.target_end().0))),
             lag_records: facts.lag_records(),
             lag_ms: facts.lag_ms(),
             standing,
@@ -450,7 +413,7 @@ fn listed(topics: &[TopicInfo]) -> Vec<TopicListing> {
 }
 
 /// Log start and high watermark, in the order asked.
-async fn bounds_of(
+pub(super) async fn bounds_of(
     cluster: &Cluster,
     wanted: &[TopicPartition],
 ) -> Result<Vec<(TopicPartition, Result<Bounds, ErrorCode>)>, ClientError> {
@@ -469,27 +432,4 @@ async fn bounds_of(
 
 fn offset_of(answer: Option<Result<ListedOffset, ErrorCode>>) -> Result<i64, ErrorCode> {
     answer.unwrap_or(Err(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)).map(|listed| listed.offset)
-}
-
-/// Does the work, some of it at a time. Answers in any order.
-async fn in_parallel<T: Send + 'static>(
-    work: Vec<impl Future<Output = T> + Send + 'static>,
-) -> Vec<T> {
-    let mut work = work.into_iter();
-    let mut tasks = JoinSet::new();
-    let mut done = Vec::new();
-    for next in work.by_ref().take(CLOSE_LOOKS) {
-        tasks.spawn(next);
-    }
-    while let Some(finished) = tasks.join_next().await {
-        match finished {
-            Ok(answer) => done.push(answer),
-            // A panic is a bug: it goes on upwards. Nobody cancels these tasks.
-            Err(error) => std::panic::resume_unwind(error.into_panic()),
-        }
-        if let Some(next) = work.next() {
-            tasks.spawn(next);
-        }
-    }
-    done
 }
