@@ -1,2 +1,58 @@
-//! .
-fn main(){}
+//! The `twinlog` binary: flags, output, exit codes.
+//!
+//! Does not: mirror, translate or judge anything itself; each command asks the crates that do.
+//!
+//! # Invariants
+//!
+//! 1. Answers go to standard output, everything else to standard error.
+//! 2. The exit code is 0 (all well), 1 (something is wrong with what was looked at), 2 (wrong usage
+//!    or configuration) or 3 (it could not be found out); every 2 and 3 says what to do next.
+//! 3. No secret of a configuration is ever printed.
+
+mod args;
+mod config;
+mod format;
+mod logging;
+mod output;
+mod run;
+mod status;
+mod translate;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser};
+
+use crate::args::{Args, Command};
+use crate::output::{Failure, Output};
+
+fn main() -> ExitCode {
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => return output::usage(&error),
+    };
+    let (common, json) = match &args.command {
+        Command::Run(run) => (&run.common, run.common.json),
+        Command::Status(status) => (&status.common, status.common.json),
+        Command::Translate(translate) => (&translate.common, translate.common.json),
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(*shell, &mut Args::command(), "twinlog", &mut script);
+            return match output::write(&script) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) => output::fail(&Failure::stdout(&error), false),
+            };
+        }
+    };
+    logging::start(common, matches!(args.command, Command::Run(_)));
+    let out = Output { json };
+    let ended = match args.command {
+        Command::Run(run) => run::run(run),
+        Command::Status(status) => status::status(&status, &out),
+        Command::Translate(translate) => translate::translate(&translate, &out),
+        Command::Completions { .. } => Ok(ExitCode::SUCCESS),
+    };
+    match ended {
+        Ok(code) => code,
+        Err(failure) => output::fail(&failure, json),
+    }
+}

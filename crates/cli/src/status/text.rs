@@ -1,0 +1,145 @@
+//! `status` for people: counts first, then tables.
+
+use std::collections::BTreeMap;
+
+use super::document::{Document, Flow, Stands};
+use crate::format::duration;
+use crate::output::{table, table_text};
+
+pub(crate) fn text(document: &Document<'_>) -> String {
+    let flows: Vec<String> = document.flows.iter().map(flow).collect();
+    if flows.is_empty() {
+        return "no flow is enabled\n".to_owned();
+    }
+    flows.join("\n")
+}
+
+fn flow(flow: &Flow<'_>) -> String {
+    let mut text = format!("{}  {}\n", flow.flow, stands(&flow.standing));
+    let counts = &flow.counts;
+    for (what, counts) in
+        [("topics", &counts.topics), ("partitions", &counts.partitions), ("groups", &counts.groups)]
+    {
+        if !counts.is_empty() {
+            text.push_str(&format!("  {what:<11} {}\n", counted(counts)));
+        }
+    }
+    if !counts.partitions.is_empty() {
+        let age = duration(counts.lag_ms);
+        text.push_str(&format!("  {:<11} {} records, {age}\n", "lag", counts.lag_records));
+    }
+    if let Some(lease) = &flow.lease {
+        let word = if lease.released { "ended" } else { "run by" };
+        text.push_str(&format!("  {word:<11} {}, {}\n", lease.instance, lease.renewed));
+    }
+    topics(flow, &mut text);
+    groups(flow, &mut text);
+    for missing in &flow.missing {
+        text.push_str(&format!("\nnot found out: {}\n", missing.message));
+    }
+    text
+}
+
+fn topics(flow: &Flow<'_>, text: &mut String) {
+    if flow.topics.is_empty() {
+        return;
+    }
+    let mut rows = table(&[
+        "TOPIC",
+        "TARGET",
+        "P",
+        "SOURCE",
+        "COPIED TO",
+        "TARGET END",
+        "LAG",
+        "AGE",
+        "STATE",
+    ]);
+    for topic in &flow.topics {
+        if topic.partitions.is_empty() {
+            let (name, target) = (topic.topic, topic.target_topic);
+            let dash = "-";
+            let state = stands(&topic.standing);
+            rows.add_row([name, target, dash, dash, dash, dash, dash, dash, &state]);
+        }
+        for partition in &topic.partitions {
+            let range = match (partition.source_start, partition.source_end) {
+                (Some(start), Some(end)) => format!("{start}..{end}"),
+                _ => "?".to_owned(),
+            };
+            rows.add_row([
+                topic.topic.to_owned(),
+                topic.target_topic.to_owned(),
+                partition.partition.to_string(),
+                range,
+                number(partition.copied_to),
+                number(partition.target_end),
+                number(partition.lag_records),
+                partition.lag_ms.map_or_else(|| "?".to_owned(), duration),
+                stands(&partition.standing),
+            ]);
+        }
+    }
+    text.push('\n');
+    text.push_str(&table_text(&rows));
+}
+
+fn groups(flow: &Flow<'_>, text: &mut String) {
+    if flow.groups.is_empty() {
+        return;
+    }
+    let mut rows = table(&[
+        "GROUP",
+        "KIND",
+        "TOPIC",
+        "P",
+        "SOURCE",
+        "TARGET",
+        "COMMITTED",
+        "TRANSLATION",
+        "STATE",
+    ]);
+    for group in &flow.groups {
+        if group.partitions.is_empty() {
+            let (name, dash) = (group.group, "-");
+            let state = stands(&group.standing);
+            rows.add_row([name, group.kind, dash, dash, dash, dash, dash, dash, &state]);
+        }
+        for position in &group.partitions {
+            rows.add_row([
+                group.group.to_owned(),
+                group.kind.to_owned(),
+                position.topic.to_owned(),
+                position.partition.to_string(),
+                number(position.source_offset),
+                number(position.target_offset),
+                number(position.committed_target),
+                position.translation.to_owned(),
+                stands(&position.standing),
+            ]);
+        }
+    }
+    text.push('\n');
+    text.push_str(&table_text(&rows));
+}
+
+fn number(number: Option<impl ToString>) -> String {
+    number.map_or_else(|| "-".to_owned(), |number| number.to_string())
+}
+
+/// State, code and reason in one.
+fn stands(standing: &Stands) -> String {
+    let mut text = standing.state.to_owned();
+    if let Some(code) = standing.code {
+        text.push_str(&format!(" ({code})"));
+    }
+    if let Some(reason) = &standing.reason {
+        text.push_str(&format!(": {reason}"));
+    }
+    text
+}
+
+fn counted(counts: &BTreeMap<&'static str, usize>) -> String {
+    let parts: Vec<String> = counts.iter().map(|(state, n)| format!("{n} {state}")).collect();
+    parts.join(", ")
+}

@@ -1,0 +1,552 @@
+//! `twinlog translate`: offsets from one cluster to the other.
+//!
+//! Does not: need the source for a single offset; the state on the target is enough, as it must be
+//! when the source is gone.
+
+use std::collections::BTreeMap;
+use std::io::BufRead;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use twinlog_client::{ClientError, Cluster};
+use twinlog_engine::observe::{MappedPartition, Mirror};
+use twinlog_flow::Standing;
+use twinlog_types::{
+    Code, FlowName, GroupId, SourceOffset, TargetOffset, TopicPartition, Translation,
+};
+
+use crate::args::Translate;
+use crate::config;
+use crate::output::{Failure, Output, USAGE, WRONG, table, table_text};
+use crate::status::client_deadline;
+
+/// A map that was read is good for so long: the copy goes on meanwhile.
+const MAP_IS_FRESH: Duration = Duration::from_secs(2);
+/// Maps that are kept for further lines.
+const MAPS_MAX: usize = 64;
+
+pub(crate) fn translate(args: &Translate, out: &Output) -> Result<ExitCode, Failure> {
+    let mut args = args.clone_lines();
+    let question = args.question()?;
+    let configuration = config::load(&args.common)?;
+    let timeout = args.common.timeout;
+    let mut observers = Vec::new();
+    for flow in config::flows(&configuration, &args.common)? {
+        observers.push(config::observer(&configuration, flow, client_deadline(timeout))?);
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::system("the runtime cannot be started", &error))?;
+    let ended = runtime.block_on(async {
+        let opening = async {
+            let mut flows = Vec::new();
+            for observer in &observers {
+                let name = observer.config.name.clone();
+                let mirror = observer.mirror().await;
+                let mirror = mirror.map_err(|error| Failure::client(&name.to_string(), &error))?;
+                flows.push(Flow { name, mirror, source: observer.source.clone() });
+            }
+            Ok(flows)
+        };
+        let flows = within(timeout, "connecting", opening).await?;
+        let mut translator = Translator { flows, fresh: BTreeMap::new(), timeout };
+        match question {
+            Question::One(asked) => {
+                let answer = translator.one(&asked).await?;
+                answer.print(out)?;
+                Ok(answer.exit())
+            }
+            Question::Group(group) => translator.group(&group, out).await,
+            Question::Lines { reverse } => translator.lines(reverse, out).await,
+        }
+    });
+    runtime.shutdown_background();
+    ended
+}
+
+async fn within<T>(
+    timeout: Duration,
+    what: &str,
+    work: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
+    match tokio::time::timeout(timeout, work).await {
+        Ok(done) => done,
+        Err(_) => Err(Failure::timed_out(what, timeout)),
+    }
+}
+
+/// What is asked.
+enum Question {
+    One(Asked),
+    Group(GroupId),
+    Lines { reverse: bool },
+}
+
+/// One offset to translate.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Asked {
+    partition: TopicPartition,
+    offset: i64,
+    reverse: bool,
+}
+
+/// One line of standard input.
+#[derive(Deserialize)]
+struct Line {
+    topic: String,
+    partition: i32,
+    offset: i64,
+}
+
+impl Translate {
+    /// `--source A --target B -`: without a file the dash is the only positional.
+    fn clone_lines(&self) -> Self {
+        let mut args = self.clone();
+        let dash = args.common.file.as_ref().is_some_and(|file| file.as_os_str() == "-");
+        if dash && args.common.source.is_some() && args.lines.is_none() {
+            args.common.file = None;
+            args.lines = Some("-".into());
+        }
+        args
+    }
+
+    fn question(&mut self) -> Result<Question, Failure> {
+        if self.lines.is_some() {
+            return Ok(Question::Lines { reverse: self.reverse });
+        }
+        if let Some(group) = self.group.take() {
+            return Ok(Question::Group(group.into()));
+        }
+        let (Some(topic), Some(partition), Some(offset)) =
+            (self.topic.take(), self.partition, self.offset)
+        else {
+            return Err(Failure::usage(
+                "nothing to translate is given",
+                "give --topic, --partition and --offset, or --group, or - for JSON lines",
+            ));
+        };
+        let partition = TopicPartition::new(topic, partition);
+        Ok(Question::One(Asked { partition, offset, reverse: self.reverse }))
+    }
+}
+
+struct Flow {
+    name: FlowName,
+    mirror: Mirror,
+    source: Cluster,
+}
+
+struct Translator {
+    flows: Vec<Flow>,
+    /// Maps by flow, direction and partition, and when they were read.
+    fresh: BTreeMap<(usize, bool, TopicPartition), (Instant, MappedPartition)>,
+    timeout: Duration,
+}
+
+/// A place in a partition.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+struct Place {
+    topic: String,
+    partition: i32,
+    offset: Option<i64>,
+}
+
+impl Place {
+    fn new(tp: &TopicPartition, offset: Option<i64>) -> Self {
+        Self { topic: tp.topic.to_string(), partition: tp.partition, offset }
+    }
+
+    fn text(&self) -> String {
+        let offset = self.offset.map_or_else(|| "?".to_owned(), |offset| offset.to_string());
+        format!("{}-{} {offset}", self.topic, self.partition)
+    }
+}
+
+/// A translation.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+struct Translated {
+    source: Place,
+    target: Place,
+    translation: &'static str,
+    /// Of `before-start`: how many offsets of the backlog the other side does not have, at most.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    missing: Option<u64>,
+}
+
+impl Translated {
+    fn new(mapped: &MappedPartition, offset: i64, reverse: bool) -> Self {
+        if reverse {
+            let answer = mapped.map.reverse(TargetOffset(offset));
+            Self {
+                source: Place::new(&mapped.source, answer.offset().map(|offset| offset.0)),
+                target: Place::new(&mapped.target, Some(offset)),
+                translation: answer.word(),
+                missing: missing(answer),
+            }
+        } else {
+            let answer = mapped.map.translate(SourceOffset(offset));
+            Self {
+                source: Place::new(&mapped.source, Some(offset)),
+                target: Place::new(&mapped.target, answer.offset().map(|offset| offset.0)),
+                translation: answer.word(),
+                missing: missing(answer),
+            }
+        }
+    }
+
+    fn is_known(&self) -> bool {
+        self.source.offset.is_some() && self.target.offset.is_some()
+    }
+}
+
+fn missing<Offset>(answer: Translation<Offset>) -> Option<u64> {
+    match answer {
+        Translation::BeforeStart { missing, .. } => Some(missing),
+        _ => None,
+    }
+}
+
+/// The answer to one question.
+#[derive(Debug, Serialize)]
+struct Answer {
+    version: u8,
+    flow: String,
+    #[serde(flatten)]
+    translated: Translated,
+    #[serde(skip)]
+    reverse: bool,
+}
+
+impl Answer {
+    fn print(&self, out: &Output) -> Result<(), Failure> {
+        if out.json {
+            return Output::document(self);
+        }
+        let Translated { source, target, translation, missing } = &self.translated;
+        let (from, to) = if self.reverse { (target, source) } else { (source, target) };
+        let missing = missing.map(|n| format!(", up to {n} records missing")).unwrap_or_default();
+        let (from, to) = (from.text(), to.text());
+        Output::text(&format!("{from} -> {to} ({translation}{missing})\n"))
+    }
+
+    fn exit(&self) -> ExitCode {
+        ExitCode::from(if self.translated.is_known() { 0 } else { WRONG })
+    }
+}
+
+/// The answer for a group.
+#[derive(Serialize)]
+struct GroupAnswer<'a> {
+    version: u8,
+    flow: String,
+    group: &'a str,
+    offsets: Vec<GroupOffset>,
+}
+
+#[derive(Serialize)]
+struct GroupOffset {
+    #[serde(flatten)]
+    translated: Translated,
+    code: Option<&'static str>,
+    reason: Option<String>,
+}
+
+impl Translator {
+    /// Translates one offset by the one flow that knows its partition.
+    async fn one(&mut self, asked: &Asked) -> Result<Answer, Failure> {
+        let mut found: Option<(usize, MappedPartition)> = None;
+        let mut refused: Option<Standing> = None;
+        for at in 0..self.flows.len() {
+            match self.map(at, asked).await? {
+                Ok(mapped) => {
+                    if let Some((other, _)) = &found {
+                        let (a, b) = (&self.flows[*other].name, &self.flows[at].name);
+                        return Err(Failure::usage(
+                            format!("{} is mirrored by {a} and by {b}", asked.partition.topic),
+                            format!("say which one: --flow '{a}'"),
+                        ));
+                    }
+                    found = Some((at, mapped));
+                }
+                Err(standing) => {
+                    if refused.as_ref().is_none_or(|before| standing.urgency() > before.urgency()) {
+                        refused = Some(standing);
+                    }
+                }
+            }
+        }
+        let Some((at, mapped)) = found else { return Err(no_map(refused)) };
+        Ok(Answer {
+            version: 1,
+            flow: self.flows[at].name.to_string(),
+            translated: Translated::new(&mapped, asked.offset, asked.reverse),
+            reverse: asked.reverse,
+        })
+    }
+
+    async fn map(
+        &mut self,
+        at: usize,
+        asked: &Asked,
+    ) -> Result<Result<MappedPartition, Standing>, Failure> {
+        let key = (at, asked.reverse, asked.partition.clone());
+        if let Some((read, mapped)) = self.fresh.get(&key)
+            && read.elapsed() < MAP_IS_FRESH
+        {
+            return Ok(Ok(mapped.clone()));
+        }
+        let Flow { name, mirror, .. } = &self.flows[at];
+        let wanted = std::slice::from_ref(&asked.partition);
+        let reading = async {
+            let maps = if asked.reverse {
+                mirror.of_target(wanted).await
+            } else {
+                mirror.of_source(wanted).await
+            };
+            maps.map_err(|error| Failure::client(&name.to_string(), &error))
+        };
+        let mapped = within(self.timeout, "reading the state", reading).await?.pop();
+        let Some(mapped) = mapped else { return Err(no_map(None)) };
+        if let Ok(mapped) = &mapped {
+            if self.fresh.len() >= MAPS_MAX {
+                self.fresh.clear();
+            }
+            self.fresh.insert(key, (Instant::now(), mapped.clone()));
+        }
+        Ok(mapped)
+    }
+
+    /// Translates all committed offsets of a group, flow by flow.
+    async fn group(&mut self, group: &GroupId, out: &Output) -> Result<ExitCode, Failure> {
+        let timeout = self.timeout;
+        let mut answers = Vec::new();
+        for flow in &self.flows {
+            let offsets = within(timeout, "translating", group_offsets(flow, group)).await?;
+            answers.push((flow.name.to_string(), offsets));
+        }
+        // Of several flows only those that have the group say something.
+        if answers.len() > 1 {
+            answers.retain(|(_, offsets)| !offsets.is_empty());
+        }
+        if answers.iter().all(|(_, offsets)| offsets.is_empty()) {
+            return Err(Failure {
+                exit: WRONG,
+                code: Code::GroupWithoutCommits.word().into(),
+                message: format!("no commit of group {group} is visible on the source"),
+                next: "check the group's name, and the right to describe it".into(),
+                problems: Vec::new(),
+            });
+        }
+        if answers.len() > 1 {
+            let flows: Vec<&str> = answers.iter().map(|(flow, _)| flow.as_str()).collect();
+            return Err(Failure::usage(
+                format!("group {group} has commits in {}", flows.join(" and ")),
+                format!("say which one: --flow '{}'", flows[0]),
+            ));
+        }
+        let Some((flow, offsets)) = answers.pop() else { return Err(no_map(None)) };
+        let known = offsets.iter().all(|offset| offset.translated.is_known());
+        if out.json {
+            Output::document(&GroupAnswer { version: 1, flow, group: group.as_str(), offsets })?;
+        } else {
+            print_group(&offsets)?;
+        }
+        Ok(ExitCode::from(if known { 0 } else { WRONG }))
+    }
+
+    /// Translates JSON lines: an answer or an error for each, in order.
+    async fn lines(&mut self, reverse: bool, out: &Output) -> Result<ExitCode, Failure> {
+        let mut exit = 0;
+        for (number, line) in (1..).zip(std::io::stdin().lock().lines()) {
+            let line = line.map_err(|error| {
+                Failure::usage(format!("standard input: {error}"), "give JSON lines in UTF-8")
+            })?;
+            if line.trim().is_empty() {
+                continue;
+            }
+            let answer = match asked(&line, number, reverse) {
+                Ok(asked) => self.one(&asked).await,
+                Err(failure) => Err(failure),
+            };
+            match answer {
+                Ok(answer) => {
+                    answer.print(out)?;
+                    if !answer.translated.is_known() {
+                        exit = exit.max(WRONG);
+                    }
+                }
+                Err(failure) if failure.exit <= USAGE => {
+                    exit = exit.max(failure.exit);
+                    if out.json {
+                        failure.print_document()?;
+                    } else {
+                        eprint!("line {number}: {}", failure.lines());
+                    }
+                }
+                Err(failure) => return Err(failure),
+            }
+        }
+        Ok(ExitCode::from(exit))
+    }
+}
+
+fn asked(line: &str, number: usize, reverse: bool) -> Result<Asked, Failure> {
+    let example = r#"write {"topic":"orders","partition":0,"offset":1100}"#;
+    let line: Line = serde_json::from_str(line).map_err(|error| {
+        Failure::usage(format!("line {number} of standard input: {error}"), example)
+    })?;
+    if line.partition < 0 || line.offset < 0 {
+        let message = format!("line {number} of standard input: a number is negative");
+        return Err(Failure::usage(message, example));
+    }
+    let partition = TopicPartition::new(line.topic, line.partition);
+    Ok(Asked { partition, offset: line.offset, reverse })
+}
+
+async fn group_offsets(flow: &Flow, group: &GroupId) -> Result<Vec<GroupOffset>, Failure> {
+    let failed = |error: &ClientError| Failure::client(&flow.name.to_string(), error);
+    if let Some(error) = flow.mirror.source_error() {
+        return Err(failed(error));
+    }
+    let mut answers = flow
+        .source
+        .fetch_offsets(std::slice::from_ref(group))
+        .await
+        .map_err(|error| failed(&error))?;
+    let commits = match answers.remove(group) {
+        Some(Ok(commits)) => commits,
+        Some(Err(code)) => {
+            return Err(failed(&ClientError::Code {
+                api: "OffsetFetch",
+                code,
+                message: None,
+                about: group.to_string(),
+            }));
+        }
+        None => Vec::new(),
+    };
+    let commits: Vec<_> = commits.into_iter().filter(|commit| commit.offset >= 0).collect();
+    let wanted: Vec<TopicPartition> = commits.iter().map(|commit| commit.tp.clone()).collect();
+    let maps = flow.mirror.of_source(&wanted).await.map_err(|error| failed(&error))?;
+    let offsets = commits.iter().zip(maps).map(|(commit, mapped)| match mapped {
+        Ok(mapped) => GroupOffset {
+            translated: Translated::new(&mapped, commit.offset, false),
+            code: None,
+            reason: None,
+        },
+        Err(standing) => GroupOffset {
+            translated: Translated {
+                source: Place::new(&commit.tp, Some(commit.offset)),
+                target: Place::new(&commit.tp, None),
+                translation: Translation::<TargetOffset>::Unknown.word(),
+                missing: None,
+            },
+            code: standing.code.map(Code::word),
+            reason: standing.reason,
+        },
+    });
+    Ok(offsets.collect())
+}
+
+fn print_group(offsets: &[GroupOffset]) -> Result<(), Failure> {
+    let mut rows = table(&["SOURCE", "P", "OFFSET", "TARGET", "OFFSET", "TRANSLATION"]);
+    for offset in offsets {
+        let Translated { source, target, translation, missing } = &offset.translated;
+        let number =
+            |offset: Option<i64>| offset.map_or("-".to_owned(), |offset| offset.to_string());
+        let missing = missing.map(|n| format!(", up to {n} records missing")).unwrap_or_default();
+        let reason = offset.reason.as_ref().map(|text| format!(": {text}")).unwrap_or_default();
+        rows.add_row([
+            source.topic.clone(),
+            source.partition.to_string(),
+            number(source.offset),
+            if target.offset.is_some() { target.topic.clone() } else { "-".to_owned() },
+            number(target.offset),
+            format!("{translation}{missing}{reason}"),
+        ]);
+    }
+    Output::text(&table_text(&rows))
+}
+
+/// Why there is no translation.
+fn no_map(refused: Option<Standing>) -> Failure {
+    let standing = refused.unwrap_or_else(|| {
+        let reason = "no flow is enabled";
+        Standing::found(twinlog_types::State::Excluded, Code::TopicNotMirrored, reason)
+    });
+    let code = standing.code.unwrap_or(Code::NothingCopied);
+    let next = match code {
+        Code::NothingCopied => "see `twinlog status`: the partition may be waiting or stopped",
+        Code::TopicNotMirrored => "check the topic's name and the `topics` of the flow",
+        _ => "see `twinlog status`",
+    };
+    Failure {
+        exit: WRONG,
+        code: code.word().into(),
+        message: standing.reason.unwrap_or_else(|| "it is not mirrored".into()),
+        next: next.into(),
+        problems: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use twinlog_offsets::{OffsetMap, RunStart};
+
+    use super::*;
+
+    fn mapped() -> MappedPartition {
+        let mut map = OffsetMap::new(SourceOffset(13));
+        map.set_origin(TargetOffset(0));
+        map.plan(RunStart { count: 0, source: SourceOffset(13), target: TargetOffset(0) });
+        map.acknowledge(1187, SourceOffset(1200));
+        MappedPartition {
+            source: TopicPartition::new("orders", 0),
+            target: TopicPartition::new("hello.orders", 0),
+            map,
+            written_ms: 0,
+            truncated_to: None,
+        }
+    }
+
+    fn json(offset: i64, reverse: bool) -> serde_json::Value {
+        let answer = Answer {
+            version: 1,
+            flow: "hello->world".into(),
+            translated: Translated::new(&mapped(), offset, reverse),
+            reverse,
+        };
+        serde_json::to_value(answer).expect("serialisable")
+    }
+
+    #[test]
+    fn the_answer_has_the_fields_that_scripts_hold_on_to() {
+        let expected = serde_json::json!({
+            "version": 1, "flow": "hello->world",
+            "source": {"topic": "orders", "partition": 0, "offset": 1100},
+            "target": {"topic": "hello.orders", "partition": 0, "offset": 1087},
+            "translation": "exact",
+        });
+        assert_eq!(json(1100, false), expected);
+        assert_eq!(json(1087, true), expected);
+        assert_eq!(json(1200, false)["translation"], "end");
+        assert_eq!(json(1300, false)["translation"], "lower-bound");
+        assert_eq!(json(3, false)["missing"], 10);
+    }
+
+    #[test]
+    fn a_line_that_cannot_be_read_names_itself() {
+        let good = asked(r#"{"topic":"a","partition":1,"offset":2}"#, 1, true).expect("good");
+        assert_eq!(
+            good,
+            Asked { partition: TopicPartition::new("a", 1), offset: 2, reverse: true }
+        );
+        for bad in ["{", r#"{"topic":"a"}"#, r#"{"topic":"a","partition":-1,"offset":2}"#] {
+            let failure = asked(bad, 7, false).expect_err("bad");
+            assert_eq!(failure.exit, USAGE);
+            assert!(failure.message.contains("line 7"), "{}", failure.message);
+        }
+    }
+}
