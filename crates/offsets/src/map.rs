@@ -124,7 +124,7 @@ impl OffsetMap {
         }
         let moved = expected.map_or(0, |expected| run.target.0 - expected.0);
         let followers: Vec<RunStart> = self
-            .starts_above(run.count)
+            .starts_from(run.count.saturating_add(1))
             .map(|start| RunStart { target: TargetOffset(start.target.0 + moved), ..start })
             .collect();
         self.drop_from(run.count);
@@ -226,6 +226,12 @@ impl OffsetMap {
         self.segments.last().map(Segment::last)
     }
 
+    /// The run starts at and above `count`, in order, planned ones included.
+    pub fn starts_from(&self, count: u64) -> impl Iterator<Item = RunStart> {
+        let from = self.segments.partition_point(|segment| segment.last().count < count);
+        self.segments[from..].iter().flat_map(Segment::starts).filter(move |run| run.count >= count)
+    }
+
     /// The number of the first segment that is kept; those below were pruned.
     pub fn first_segment(&self) -> u32 {
         self.first_segment
@@ -306,8 +312,12 @@ impl OffsetMap {
         position: &Position,
         segments: impl IntoIterator<Item = (u32, Bytes)>,
     ) -> Result<Self, StateError> {
+        let expected = position.runs as usize;
+        // A cut leaves durable segments behind the last one: the position does not vouch for them.
+        let vouched = expected.div_ceil(RUNS_PER_SEGMENT);
+        let segments = segments.into_iter().filter(|&(number, _)| (number as usize) < vouched);
         let mut map = Self::from_segments(position.start, segments)?;
-        let (expected, found) = (position.runs as usize, map.runs());
+        let found = map.runs();
         if found < expected {
             let wanted = (expected - 1) / RUNS_PER_SEGMENT;
             return Err(if wanted as u32 >= map.segment_count() {
@@ -353,12 +363,6 @@ impl OffsetMap {
         };
         let (at, next) = segment.around(reached);
         (Some(at), next.or_else(next_segment))
-    }
-
-    /// The starts above `count`, in order.
-    fn starts_above(&self, count: u64) -> impl Iterator<Item = RunStart> {
-        let from = self.segments.partition_point(|segment| segment.last().count <= count);
-        self.segments[from..].iter().flat_map(Segment::starts).filter(move |run| run.count > count)
     }
 
     fn push(&mut self, run: RunStart) {

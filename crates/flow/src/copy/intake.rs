@@ -50,8 +50,9 @@ impl Copier {
     /// A batch that fails its checksum or cannot be decoded stops the partition in front of it;
     /// what came before it stays to be copied.
     pub fn fetched(&mut self, fetched: Fetched) -> u64 {
-        // An answer to a fetch from before a cut would look like a hole.
-        if self.phase != Phase::Copy || fetched.from != self.fetch_position {
+        // An answer to a fetch from before a cut would look like a hole. What comes once the end is
+        // decided would be copied beyond the stretch that the stop names.
+        if self.phase != Phase::Copy || fetched.from != self.fetch_position || self.ends.is_some() {
             return 0;
         }
         let before = self.planned_count;
@@ -65,6 +66,7 @@ impl Copier {
                     break;
                 }
             };
+            let aborted = aborted.covers(&batch);
             let next = SourceOffset(batch.head().next_offset());
             if next <= self.fetch_position {
                 // The answer begins with the batch that contains the asked offset, and with
@@ -72,9 +74,7 @@ impl Copier {
                 continue;
             }
             let epoch = batch.head().leader_epoch;
-            let data = !aborted.covers(&batch)
-                && !batch.head().is_control()
-                && batch.head().record_count > 0;
+            let data = !aborted && !batch.head().is_control() && batch.head().record_count > 0;
             if data && let Err(stop) = self.take_in(batch, &fetched.keep) {
                 self.stop_behind_pending(stop);
                 break;
@@ -123,7 +123,7 @@ impl Copier {
             let first = SourceOffset(head.base_offset);
             let count = head.record_count.unsigned_abs();
             let bytes = batch.bytes().len();
-            self.plan_run(first);
+            self.plan_run(first, u64::from(count));
             self.push(Content::Pass(batch), count, bytes, &head, keep);
             return Ok(());
         }
@@ -162,7 +162,7 @@ impl Copier {
             let chunk = chunk.to_vec();
             let bytes = encoded_size_estimate(&chunk);
             for record in &chunk {
-                self.plan_run(SourceOffset(record.offset));
+                self.plan_run(SourceOffset(record.offset), 1);
                 self.planned_count += 1;
             }
             let count = chunk.len() as u32;
@@ -172,14 +172,24 @@ impl Copier {
         Ok(())
     }
 
-    /// A run begins at `source` unless the newest one reaches up to it.
-    fn plan_run(&mut self, source: SourceOffset) {
+    /// The next `records` lie at `source`, without a hole between them: a run begins there unless
+    /// the newest one reaches up to it.
+    fn plan_run(&mut self, source: SourceOffset, records: u64) {
         let count = self.planned_count;
-        let continues = self
-            .map
-            .last()
-            .is_some_and(|last| last.source.plus(count - last.count) == source);
-        if !continues {
+        let continues =
+            self.map.last().is_some_and(|last| last.source.plus(count - last.count) == source);
+        let mut planned_before = false;
+        if let Some(former) = self.former.front() {
+            if former.count == count && former.source == source {
+                planned_before = true;
+                self.former.pop_front();
+            }
+            let hole = self.former.front().is_some_and(|former| former.count < count + records);
+            if hole || !(continues || planned_before) {
+                self.former_plan_ends();
+            }
+        }
+        if !continues || planned_before {
             let target = self.target_of_planned();
             self.map.plan(RunStart { count, source, target });
         }
@@ -210,6 +220,7 @@ impl Copier {
             outgoing: None,
             settled: false,
             too_large: false,
+            part: false,
             keep: vec![keep.clone()],
         });
         self.planned_count += u64::from(count);

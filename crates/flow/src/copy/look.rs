@@ -3,6 +3,7 @@
 //! The log decides. A batch of ours in the tail is recognised by producer id, epoch and sequence;
 //! the sequence gives the number of its first record, and with it everything else.
 
+use twinlog_offsets::RunStart;
 use twinlog_types::{
     Code, LeaderEpoch, ProducerEpoch, ProducerId, Sequence, SourceOffset, TargetOffset,
 };
@@ -72,7 +73,8 @@ impl Copier {
     /// Where to look from, once every sent batch is answered or its connection gone. `None` while
     /// no look is needed or answers are still due.
     pub fn wants_look(&self) -> Option<LookFrom> {
-        let open = self.pending.iter().take(self.sent).any(|pending| !pending.settled);
+        let open = self.pending.iter().take(self.sent).any(|pending| !pending.settled)
+            || !self.given_up.is_empty();
         (self.phase == Phase::Look && !open).then(|| LookFrom {
             acknowledged_end: self.map.target_end(),
             newest_epoch: self.target_epoch,
@@ -92,45 +94,59 @@ impl Copier {
     /// Takes in the tail that [`Copier::wants_look`] asked for.
     pub fn looked(&mut self, tail: &Tail) -> Looked {
         let mut looked = Looked::default();
-        if self.phase != Phase::Look {
+        if self.wants_look().is_none() {
             return looked;
         }
         let end_before = self.map.target_end();
         let agreed = self.agreement(tail);
-        if agreed < end_before && self.map.acknowledged() > 0 {
-            looked.lost = Some((agreed, end_before));
+        if agreed < end_before {
+            looked.lost = self.has_acknowledged().then_some((agreed, end_before));
             self.cut_target(agreed);
         }
         if let Err(stop) = self.walk(tail, &mut looked) {
             self.stop(stop);
+        }
+        self.seen = self.seen.max(tail.log_end);
+        if self.phase != Phase::Look {
             return looked;
         }
         looked.not_fenced = self.map.acknowledged() > 0 && tail.last_sequence.is_none();
         self.target_epoch = tail.leader_epoch;
         self.fenced = tail.last_sequence.is_some();
+        self.known = true;
         self.sent = 0;
         self.phase = Phase::Copy;
         if self.recovering {
             self.begin_after_recovery();
         }
         self.cut_front_smaller();
+        self.map.prune(tail.log_start);
         looked.resumed = self.phase == Phase::Copy;
         looked
     }
 
-    /// Up to where the acknowledged part of the mirror is still there.
+    fn has_acknowledged(&self) -> bool {
+        self.map.first().is_some_and(|first| first.count < self.map.acknowledged())
+    }
+
+    /// Up to where the acknowledged part of the mirror is still there: as far as leader epochs
+    /// tell, and from there on as far as our batches follow each other in their places.
     fn agreement(&self, tail: &Tail) -> TargetOffset {
         let end = self.map.target_end();
         let mut agreed = tail.agreed.min(tail.log_end).min(end);
+        let Some(mut next) = self.map.count_of_target(agreed.max(tail.log_start)) else {
+            return agreed;
+        };
         for batch in tail.batches.iter().take_while(|batch| batch.base < end) {
-            if !self.is_ours(batch) {
+            let count = self.count_of(batch);
+            if !self.is_ours(batch) || count < next {
                 continue;
             }
-            let count = self.count_of(batch);
-            if self.map.target_of(count) != Some(batch.base) || count >= self.map.acknowledged() {
+            if count > next || self.map.target_of(count) != Some(batch.base) {
                 break;
             }
-            agreed = agreed.max(batch.next.min(end));
+            next = count + u64::from(batch.count);
+            agreed = batch.next.min(end);
         }
         agreed
     }
@@ -150,30 +166,47 @@ impl Copier {
 
     /// The target lost what lay at and after `end`: it is copied again from the source.
     fn cut_target(&mut self, end: TargetOffset) {
-        let count = self.map.count_of_target(end).unwrap_or(0).min(self.map.acknowledged());
-        let unchanged = self.map.cut(count);
-        self.runs_taken_back(unchanged);
-        self.acknowledged_epoch = -1;
-        self.forget_pending();
-        self.must_store = true;
+        if self.has_acknowledged() {
+            let count = self.map.count_of_target(end).unwrap_or(0).min(self.map.acknowledged());
+            let unchanged = self.map.cut(count);
+            self.runs_taken_back(unchanged);
+            self.acknowledged_epoch = -1;
+            self.former.clear();
+            self.plan_anew();
+        }
+        if end < self.map.target_end() && !self.has_acknowledged() {
+            // Nothing of ours is there: the first record lands earlier than was expected.
+            self.origin = end;
+            self.map.set_origin(end);
+            if let Some(first) = self.map.first() {
+                let unchanged = self.map.shift(RunStart { target: end, ..first });
+                self.runs_taken_back(unchanged);
+            }
+        }
+        self.seen = self.seen.min(end);
+        self.require_store();
     }
 
     /// Goes through what lies behind the acknowledged end.
     fn walk(&mut self, tail: &Tail, looked: &mut Looked) -> Result<(), Stop> {
         let end = self.map.target_end();
         for batch in tail.batches.iter().filter(|batch| batch.base >= end) {
+            let unseen = batch.next.since(batch.base.max(self.seen));
             if !self.is_ours(batch) {
-                self.foreign_records += batch.next.since(batch.base);
+                self.foreign_records += unseen;
                 continue;
             }
             let count = self.count_of(batch);
             let acknowledged = self.map.acknowledged();
             if count < acknowledged {
-                self.doubled_records += u64::from(batch.count);
+                self.doubled_records += if unseen > 0 { u64::from(batch.count) } else { 0 };
                 continue;
             }
-            if count > acknowledged && !self.trimmed_away(tail, count, batch.base) {
-                return Err(self.not_ours(batch, count));
+            if count > acknowledged {
+                if !self.found_trimmed(tail, count, batch.base) {
+                    return Err(self.not_ours(batch, count));
+                }
+                looked.found += count - acknowledged;
             }
             if self.recovering {
                 self.found_by_map(batch, count)?;
@@ -185,37 +218,48 @@ impl Copier {
         self.settle_trimmed(tail, looked)
     }
 
-    /// Whether a jump in the sequence is only what retention removed on the target: as many
-    /// records as offsets.
-    fn trimmed_away(&self, tail: &Tail, count: u64, base: TargetOffset) -> bool {
+    /// Whether the records up to `count`, which lies at `base`, are only missing because retention
+    /// removed them on the target: they are as many as the offsets. They count as stored then.
+    fn found_trimmed(&mut self, tail: &Tail, count: u64, base: TargetOffset) -> bool {
         let end = self.map.target_end();
-        tail.log_start > end
-            && base.since(end) == count - self.map.acknowledged()
-            && self.recovering
-            && self.map.source_of(count).is_some()
+        if tail.log_start <= end || base.since(end) != count - self.map.acknowledged() {
+            return false;
+        }
+        if !self.recovering {
+            while self
+                .pending
+                .front()
+                .is_some_and(|front| front.base_count < count && front.outgoing.is_some())
+            {
+                self.acknowledge_front();
+            }
+            return self.map.acknowledged() == count;
+        }
+        let Some(source) = self.source_behind(count) else { return false };
+        self.map.acknowledge(count, source);
+        self.acknowledged_epoch = -1;
+        true
     }
 
     /// Nothing of ours is left in a tail that goes on behind our end: the broker's memory of our
     /// last sequence decides how much of it was ours.
     fn settle_trimmed(&mut self, tail: &Tail, looked: &mut Looked) -> Result<(), Stop> {
-        let end = self.map.target_end();
-        if !(self.recovering && tail.log_start > end && looked.found == 0) {
+        let acknowledged = self.map.acknowledged();
+        let used =
+            self.recovering || self.pending.front().is_some_and(|front| front.outgoing.is_some());
+        if !used || tail.log_start <= self.map.target_end() {
             return Ok(());
         }
-        let acknowledged = self.map.acknowledged();
         let remembered = tail
             .last_sequence
             .and_then(Sequence::from_wire)
             .map(|last| last.count_near(acknowledged) + 1);
-        let trimmed = tail.log_start.since(end);
         match remembered {
-            Some(count) if count == acknowledged + trimmed => {
-                let source = self.source_behind(count).ok_or_else(|| self.unexplained(tail))?;
-                self.map.acknowledge(count, source);
-                looked.found += trimmed;
+            Some(count) if count <= acknowledged => Ok(()),
+            Some(count) if self.found_trimmed(tail, count, tail.log_start) => {
+                looked.found += count - acknowledged;
                 Ok(())
             }
-            Some(count) if count <= acknowledged => Ok(()),
             _ => Err(self.unexplained(tail)),
         }
     }
@@ -241,15 +285,14 @@ impl Copier {
     /// A former owner wrote it: its runs are durable, so the map knows its records.
     fn found_by_map(&mut self, batch: &TailBatch, count: u64) -> Result<(), Stop> {
         let next = count + u64::from(batch.count);
-        let Some(source) = self.source_behind(next) else {
+        let expected = self.map.target_of(count);
+        let (Some(first), Some(source)) = (self.map.source_of(count), self.source_behind(next))
+        else {
             return Err(self.not_ours(batch, count));
         };
-        if self.map.target_of(count) != Some(batch.base) {
-            let Some(first) = self.map.source_of(count) else {
-                return Err(self.not_ours(batch, count));
-            };
-            let run = twinlog_offsets::RunStart { count, source: first, target: batch.base };
-            let unchanged = self.map.shift(run);
+        let run = RunStart { count, source: first, target: batch.base };
+        let unchanged = self.map.shift(run);
+        if self.map.target_of(count) != expected {
             self.runs_taken_back(unchanged);
         }
         self.map.acknowledge(next, source);
@@ -259,11 +302,10 @@ impl Copier {
 
     /// It must be the oldest batch of ours that waits.
     fn found_by_queue(&mut self, batch: &TailBatch, count: u64) -> Result<(), Stop> {
-        let matches = self
-            .pending
-            .front()
-            .is_some_and(|front| front.base_count == count && front.count == batch.count);
-        if !matches || self.sent == 0 {
+        let matches = self.pending.front().is_some_and(|front| {
+            front.base_count == count && front.count == batch.count && front.outgoing.is_some()
+        });
+        if !matches {
             return Err(self.not_ours(batch, count));
         }
         if self.map.target_of(count) != Some(batch.base) {
@@ -288,7 +330,8 @@ impl Copier {
     /// The tail told how far the former owner came; what it planned beyond is planned anew.
     fn begin_after_recovery(&mut self) {
         self.recovering = false;
-        self.forget_pending();
-        self.must_store = true;
+        self.former = self.map.starts_from(self.map.acknowledged()).collect();
+        self.plan_anew();
+        self.require_store();
     }
 }

@@ -17,6 +17,8 @@
 //! 6. While the target's leader has no state of our producer (the first batch; history whose
 //!    state expired) only one batch is unacknowledged: a leader without state takes any sequence.
 //! 7. A stopped partition holds no fetched bytes.
+//! 8. Runs that any owner may have sent stay in the durable state until the log told how far they
+//!    were used: a batch that arrives late is explained by the state of that moment.
 //!
 //! # References
 //!
@@ -36,8 +38,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use twinlog_batch::{Batch, Codec, Outgoing, Record};
-use twinlog_offsets::OffsetMap;
 use twinlog_offsets::state::Position;
+use twinlog_offsets::{OffsetMap, RUNS_PER_SEGMENT, RunStart};
 use twinlog_types::{
     Code, LeaderEpoch, ProducerEpoch, ProducerId, SourceOffset, TargetOffset, TopicName,
 };
@@ -172,6 +174,8 @@ struct Pending {
     settled: bool,
     /// The target refused it for its size: cut it anew after the next look.
     too_large: bool,
+    /// It is a part of a batch that was too large, and is not merged again.
+    part: bool,
     keep: Vec<Keep>,
 }
 
@@ -191,8 +195,16 @@ pub struct Copier {
     /// So many of `pending`, from the front, are sent.
     sent: usize,
     queue_bytes: usize,
-    /// The map holds runs that a former owner planned; the tail decides how far they were used.
+    /// Tickets of batches that a stop gave up while their answers were due.
+    given_up: Vec<u64>,
+    /// The map holds runs that a former owner planned, or that a stop gave up; the tail decides how
+    /// far they were used.
     recovering: bool,
+    /// What of those runs lies ahead of this plan. They stay in the durable state while the source
+    /// bears them out: their planner may still be sending.
+    former: VecDeque<RunStart>,
+    /// The target's tail was looked at once: before that there is nothing to say about it.
+    known: bool,
     start: SourceOffset,
     origin: TargetOffset,
     durable_runs: usize,
@@ -200,12 +212,14 @@ pub struct Copier {
     fenced: bool,
     /// Nothing is sent before the state was written once more.
     must_store: bool,
-    /// Runs were taken back while a write of the state was under way.
-    runs_changed: bool,
+    /// What a write under way says was overtaken.
+    outdated: bool,
     storing: Option<store::Stored>,
     stored: Option<store::Stored>,
     /// Stops the partition once everything taken in before was acknowledged.
     ends: Option<Stop>,
+    /// Up to here the target's log was searched for what is not ours, or ours twice.
+    seen: TargetOffset,
     foreign_records: u64,
     doubled_records: u64,
 }
@@ -257,16 +271,20 @@ impl Copier {
             pending: VecDeque::new(),
             sent: 0,
             queue_bytes: 0,
+            given_up: Vec::new(),
             recovering: false,
+            former: VecDeque::new(),
+            known: false,
             start,
             origin,
             durable_runs: 0,
             fenced: false,
             must_store: true,
-            runs_changed: false,
+            outdated: false,
             storing: None,
             stored: None,
             ends: None,
+            seen: origin,
             foreign_records: 0,
             doubled_records: 0,
             map,
@@ -301,7 +319,7 @@ impl Copier {
         self.queue_bytes
     }
 
-    /// Records in the mirror that are not ours, seen since this owner began.
+    /// Offsets of the mirror that do not hold records of ours, seen since this owner began.
     pub fn foreign_records(&self) -> u64 {
         self.foreign_records
     }
@@ -323,10 +341,17 @@ impl Copier {
             .then_some(FetchFrom { offset: self.fetch_position, last_epoch: self.fetch_epoch })
     }
 
-    /// Ends the copy of this partition. What was fetched and not acknowledged is given up.
+    /// Ends the copy of this partition. What was fetched and not acknowledged is given up. What was
+    /// sent may still arrive: its runs stay in the map until the next look.
     pub fn stop(&mut self, stop: Stop) {
         self.phase = Phase::Stopped(stop);
-        self.forget_pending();
+        let due = self.pending.iter().take(self.sent).filter(|pending| !pending.settled);
+        self.given_up.extend(due.map(|pending| pending.base_count));
+        self.clear_queue();
+        if !self.former.is_empty() {
+            self.map = self.whole_plan();
+            self.former.clear();
+        }
     }
 
     /// Ends the copy once what was taken in so far is acknowledged: it is sound, and copied.
@@ -342,6 +367,7 @@ impl Copier {
     pub fn retry(&mut self) {
         if matches!(self.phase, Phase::Stopped(_)) {
             self.phase = Phase::Look;
+            self.recovering = true;
         }
     }
 
@@ -357,12 +383,15 @@ impl Copier {
         if from != position || self.phase != Phase::Copy {
             return;
         }
-        if position < log_start && self.map.runs() == 0 {
+        let untouched =
+            self.map.runs() == 0 && self.map.acknowledged() == 0 && self.former.is_empty();
+        if position < log_start && untouched {
             // Nothing was read yet: the first record is simply a later one.
             self.start = log_start;
             self.fetch_position = log_start;
             self.map = OffsetMap::new(log_start);
             self.map.set_origin(self.origin);
+            self.require_store();
             return;
         }
         let topic = &self.setup.source_topic;
@@ -408,25 +437,54 @@ impl Copier {
         });
     }
 
-    /// Gives up what is not acknowledged; fetching begins again behind the acknowledged part.
-    fn forget_pending(&mut self) {
+    fn clear_queue(&mut self) {
         self.pending.clear();
         self.ends = None;
         self.sent = 0;
         self.queue_bytes = 0;
+    }
+
+    /// Gives up what is not acknowledged; fetching and planning begin again behind it.
+    fn plan_anew(&mut self) {
+        self.clear_queue();
         self.planned_count = self.map.acknowledged();
         let unchanged = self.map.cut(self.planned_count);
         self.runs_taken_back(unchanged);
+        self.start = self.map.start();
+        self.origin = self.map.origin().unwrap_or(self.origin);
         self.fetch_position = self.map.copied_to();
         self.fetch_epoch = self.acknowledged_epoch;
     }
 
-    /// Only the first `runs` runs are as they were written; a write under way may hold more.
-    fn runs_taken_back(&mut self, runs: usize) {
-        if runs < self.map.runs() || runs < self.durable_runs {
-            self.durable_runs = self.durable_runs.min(runs);
-            self.runs_changed = true;
+    /// The map with all runs that somebody may have sent: what the durable state must hold.
+    fn whole_plan(&self) -> OffsetMap {
+        let mut map = self.map.clone();
+        for run in &self.former {
+            // Records of somebody else may have moved what comes before it.
+            let target =
+                map.last().map_or(run.target, |last| last.target.plus(run.count - last.count));
+            map.plan(RunStart { target, ..*run });
         }
+        map
+    }
+
+    /// The source no longer bears out what a former owner planned: compaction took some of it.
+    fn former_plan_ends(&mut self) {
+        self.former.clear();
+        self.runs_taken_back(self.map.runs() / RUNS_PER_SEGMENT * RUNS_PER_SEGMENT);
+        self.require_store();
+    }
+
+    /// Only the first `runs` runs are as they were written; a write under way may hold others.
+    fn runs_taken_back(&mut self, runs: usize) {
+        self.durable_runs = self.durable_runs.min(runs);
+        self.outdated = true;
+    }
+
+    /// Nothing is sent before the state, as it is now, is durable.
+    fn require_store(&mut self) {
+        self.must_store = true;
+        self.outdated = true;
     }
 
     fn target_of_planned(&self) -> TargetOffset {

@@ -1,10 +1,13 @@
 //! Sending: which batch goes next, merged or split, and what an answer means.
 
-use twinlog_batch::{Outgoing, Record, encode, pass};
+use twinlog_batch::{BatchError, Codec, Outgoing, Record, encode, pass};
 use twinlog_offsets::RunStart;
 use twinlog_types::{Code, Cut, Sequence, TargetOffset};
 
 use super::{Content, Copier, Pending, Phase, Stop};
+
+/// As many small batches in a row are merged.
+const MERGE_MIN: usize = 4;
 
 /// A batch to be sent now. `ticket` names it in [`Copier::answered`].
 #[derive(Clone, Debug)]
@@ -84,15 +87,19 @@ impl Copier {
     /// each.
     fn merge_small(&mut self) {
         let limits = &self.setup.limits;
+        let bytes_max = limits.merge_to.min(limits.batch_bytes);
         let mut bytes = 0;
         let mut records = 0;
         let mut merged = 0;
+        let mut codec = None;
         for pending in self.pending.iter().skip(self.sent) {
             let fits = pending.bytes < limits.merge_below
-                && bytes + pending.bytes <= limits.merge_to.min(limits.batch_bytes)
+                && bytes + pending.bytes <= bytes_max
                 && records + pending.count <= limits.batch_records
                 && pending.runs_needed <= self.durable_runs
-                && pending.outgoing.is_none();
+                && pending.outgoing.is_none()
+                && !pending.part
+                && pending.content.codec().is_some_and(|own| *codec.get_or_insert(own) == own);
             if !fits {
                 break;
             }
@@ -101,22 +108,20 @@ impl Copier {
             merged += 1;
         }
         // Two or three in a row are not a backlog: decoding them would cost more than a request.
-        if merged < 4 {
+        let Some(codec) = codec.filter(|_| merged >= MERGE_MIN) else { return };
+        let mut all: Vec<Record> = Vec::with_capacity(records as usize);
+        for (index, pending) in self.pending.iter().skip(self.sent).take(merged).enumerate() {
+            // It passed its checksum; if it cannot be decoded, or is large once it is, it travels
+            // as it is.
+            let Ok(mut part) = pending.content.records(bytes_max) else {
+                merged = index;
+                break;
+            };
+            all.append(&mut part);
+        }
+        if merged < MERGE_MIN {
             return;
         }
-        let mut all: Vec<Record> = Vec::with_capacity(records as usize);
-        let mut codec = None;
-        for pending in self.pending.iter().skip(self.sent).take(merged) {
-            match decoded(pending, limits.decode_bytes) {
-                Ok((mut part, part_codec)) => {
-                    codec.get_or_insert(part_codec);
-                    all.append(&mut part);
-                }
-                // It passed its checksum; if it cannot be decoded it travels as it is.
-                Err(_) => return,
-            }
-        }
-        let Some(codec) = codec else { return };
         let mut parts = self.pending.drain(self.sent..self.sent + merged);
         let Some(mut first) = parts.next() else { return };
         for part in parts {
@@ -134,6 +139,10 @@ impl Copier {
     /// An answer to the batch `ticket`. Answers to batches that are no longer waited for are
     /// ignored.
     pub fn answered(&mut self, ticket: u64, answer: Answer) {
+        if let Some(index) = self.given_up.iter().position(|&given_up| given_up == ticket) {
+            self.given_up.swap_remove(index);
+            return;
+        }
         let Some(index) =
             self.pending.iter().take(self.sent).position(|pending| pending.base_count == ticket)
         else {
@@ -161,14 +170,14 @@ impl Copier {
         }
     }
 
-    /// The connection is gone: what was sent on it is unclear.
+    /// The connection is gone: what was sent on it is unclear. Where nothing was, the leader may
+    /// come back without what it acknowledged.
     pub fn lost(&mut self) {
-        if self.sent > 0 {
-            for pending in self.pending.iter_mut().take(self.sent) {
-                pending.settled = true;
-            }
-            self.look_first();
+        self.given_up.clear();
+        for pending in self.pending.iter_mut().take(self.sent) {
+            pending.settled = true;
         }
+        self.look_first();
     }
 
     /// The target's tail must be looked at before anything more is sent.
@@ -186,7 +195,7 @@ impl Copier {
             Some(expected) if base == expected => self.acknowledge_front(),
             Some(expected) if base > expected => {
                 // Records of somebody else lie between: the map stays exact, the run splits.
-                self.foreign_records += base.since(expected);
+                self.foreign_records += base.since(expected.max(self.seen));
                 self.shift_front(base);
                 self.acknowledge_front();
             }
@@ -200,8 +209,14 @@ impl Copier {
         let Some(front) = self.pending.front() else { return };
         let count = front.base_count;
         if let Some(source) = self.map.source_of(count) {
+            let before = self.map.runs();
             let unchanged = self.map.shift(RunStart { count, source, target: base });
             self.runs_taken_back(unchanged);
+            // The run that begins here now counts before those of the batches behind.
+            let more = self.map.runs() - before;
+            for pending in &mut self.pending {
+                pending.runs_needed += more;
+            }
         }
     }
 
@@ -244,7 +259,9 @@ impl Copier {
             });
             return;
         }
-        let Ok((mut records, codec)) = decoded(front, decode_bytes) else {
+        let content = &front.content;
+        let (Ok(mut records), Some(codec)) = (content.records(decode_bytes), content.codec())
+        else {
             self.stop(Stop {
                 code: Code::CorruptBatch,
                 reason: format!(
@@ -269,12 +286,14 @@ impl Copier {
             outgoing: None,
             settled: false,
             too_large: false,
+            part: true,
             keep: first.keep.clone(),
             content: Content::Records(second_half, codec),
         };
         if let Some(last) = records.last() {
             first.next_source = twinlog_types::SourceOffset(last.offset + 1);
         }
+        first.part = true;
         first.count = first_count;
         first.bytes /= 2;
         first.content = Content::Records(records, codec);
@@ -282,12 +301,19 @@ impl Copier {
     }
 }
 
-fn decoded(
-    pending: &Pending,
-    decode_bytes: usize,
-) -> Result<(Vec<Record>, twinlog_batch::Codec), twinlog_batch::BatchError> {
-    match &pending.content {
-        Content::Pass(batch) => Ok((batch.records(decode_bytes)?, batch.head().codec()?)),
-        Content::Records(records, codec) => Ok((records.clone(), *codec)),
+impl Content {
+    /// The codec it travels with; `None` where the head names none that is known.
+    fn codec(&self) -> Option<Codec> {
+        match self {
+            Self::Pass(batch) => batch.head().codec().ok(),
+            Self::Records(_, codec) => Some(*codec),
+        }
+    }
+
+    fn records(&self, decode_bytes: usize) -> Result<Vec<Record>, BatchError> {
+        match self {
+            Self::Pass(batch) => batch.records(decode_bytes),
+            Self::Records(records, _) => Ok(records.clone()),
+        }
     }
 }

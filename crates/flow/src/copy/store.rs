@@ -38,17 +38,21 @@ impl Copier {
 
     /// Whether the durable state is behind.
     pub fn store_wanted(&self) -> bool {
-        self.storing.is_none() && (self.must_store || self.stored != Some(self.now()))
+        let now = self.now();
+        self.known
+            && !self.recovering
+            && self.storing.is_none()
+            && (self.must_store || self.stored != Some(now) || self.durable_runs < now.runs)
     }
 
-    /// What to write; `None` when a write is under way or nothing changed.
+    /// What to write; `None` when a write is under way, nothing changed, or a look must come first.
     pub fn take_state(&mut self) -> Option<StateWrite> {
-        if !self.store_wanted() || self.recovering {
+        if !self.store_wanted() {
             return None;
         }
         let now = self.now();
         self.storing = Some(now);
-        self.runs_changed = false;
+        self.outdated = false;
         let position = Position {
             source_topic: self.setup.source_topic.clone(),
             target_topic: self.setup.target_topic.clone(),
@@ -64,15 +68,20 @@ impl Copier {
             target_epochs: vec![(self.target_epoch, self.map.target_end())],
             written_ms: 0,
         };
-        Some(StateWrite { position, segments: self.map.segments_since(self.durable_runs) })
+        let segments = if self.former.is_empty() {
+            self.map.segments_since(self.durable_runs)
+        } else {
+            self.whole_plan().segments_since(self.durable_runs)
+        };
+        Some(StateWrite { position, segments })
     }
 
     /// The write that [`Copier::take_state`] gave is durable.
     pub fn state_stored(&mut self) {
         if let Some(stored) = self.storing.take() {
             self.stored = Some(stored);
-            // A cut or a shift in the meantime took some of these runs back.
-            if !self.runs_changed {
+            // A cut or a shift in the meantime took some of it back.
+            if !self.outdated {
                 self.durable_runs = self.durable_runs.max(stored.runs);
                 self.must_store = false;
             }
@@ -88,7 +97,7 @@ impl Copier {
         Stored {
             count: self.map.acknowledged(),
             copied_to: self.map.copied_to(),
-            runs: self.map.runs(),
+            runs: self.map.runs() + self.former.len(),
         }
     }
 }

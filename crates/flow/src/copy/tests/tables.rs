@@ -1,0 +1,1 @@
+//! Single facts about the copy of a partition.
