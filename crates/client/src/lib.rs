@@ -50,4 +50,4 @@ pub use transaction::Transactional;
 /// The codes of answers, and what to do about each.
 pub use twinlog_protocol::{ErrorCode, Remedy};
 /// How connections are made.
-pub use twinlog_wire::{Dial, Options as WireOptions, TcpDial};
+pub use twinlog_wire::{Dial, Options as WireOptions, Stream as WireStream, TcpDial};

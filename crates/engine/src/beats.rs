@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::watch;
 use tracing::warn;
 use twinlog_batch::Record;
 use twinlog_client::{ClientError, Cluster};
@@ -11,6 +10,7 @@ use twinlog_flow::heartbeats::Heart;
 use twinlog_mirror::FlowConfig;
 use twinlog_types::TopicPartition;
 
+use crate::ending::Ending;
 use crate::internal;
 use crate::options::EngineOptions;
 
@@ -19,7 +19,7 @@ pub(crate) async fn run(
     config: Arc<FlowConfig>,
     target: Cluster,
     options: Arc<EngineOptions>,
-    mut stop: watch::Receiver<bool>,
+    stop: Ending,
 ) {
     let topic = config.policy.heartbeats_topic();
     let tp = TopicPartition { topic: topic.clone(), partition: 0 };
@@ -31,7 +31,7 @@ pub(crate) async fn run(
         let rest = Duration::from_millis((heart.next_ms() - now_ms()).max(1).unsigned_abs());
         tokio::select! {
             biased;
-            _ = stop.wait_for(|stop| *stop) => return,
+            () = stop.ended() => return,
             () = tokio::time::sleep(rest) => {}
         }
         let beat: Result<(), ClientError> = async {

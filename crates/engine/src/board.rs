@@ -6,6 +6,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tracing::{info, warn};
 use twinlog_client::ClientError;
+use twinlog_flow::copy::Stop;
 use twinlog_types::{Code, FlowName, State, TopicName, TopicPartition};
 
 const EVENTS_MAX: usize = 200;
@@ -47,6 +48,8 @@ pub struct FlowBoard {
     pub standing: FlowStanding,
     /// Topics that are not copied although the configuration wants them.
     pub topics: BTreeMap<TopicName, (Code, String)>,
+    /// Partitions of the source that do not go on, and why.
+    pub stopped: BTreeMap<TopicPartition, Stop>,
     /// What happened, the newest last; the oldest are forgotten.
     pub events: VecDeque<Event>,
     /// Partitions that wait for the target to answer, and what it said last.
@@ -126,6 +129,11 @@ impl Board {
         board.topics = topics;
     }
 
+    pub(crate) fn stopped(&self, flow: &FlowName, partition: &TopicPartition, stop: Stop) {
+        let mut flows = self.flows.lock();
+        flows.entry(flow.clone()).or_default().stopped.insert(partition.clone(), stop);
+    }
+
     pub(crate) fn waiting(&self, flow: &FlowName, partition: &TopicPartition, reason: String) {
         let mut flows = self.flows.lock();
         flows.entry(flow.clone()).or_default().waiting.insert(partition.clone(), reason);
@@ -133,7 +141,9 @@ impl Board {
 
     pub(crate) fn goes_on(&self, flow: &FlowName, partition: &TopicPartition) {
         let mut flows = self.flows.lock();
-        flows.entry(flow.clone()).or_default().waiting.remove(partition);
+        let board = flows.entry(flow.clone()).or_default();
+        board.waiting.remove(partition);
+        board.stopped.remove(partition);
     }
 
     pub(crate) fn throttled(&self, flow: &FlowName, source: bool, throttle: Duration) {

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use twinlog_client::Cluster;
 use twinlog_mirror::Configuration;
 use twinlog_types::{ClusterAlias, FlowName};
 
 use crate::board::{Board, FlowBoard};
+use crate::ending::{Ending, Stage};
 use crate::options::EngineOptions;
 use crate::supervise::{self, Supervised};
 use crate::{beats, clusters};
@@ -22,7 +23,7 @@ const DEADLINE: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub struct Engine {
     board: Arc<Board>,
-    stop: watch::Sender<bool>,
+    stop: Ending,
     tasks: JoinSet<()>,
 }
 
@@ -43,7 +44,7 @@ impl Engine {
     ) -> Self {
         let options = Arc::new(options);
         let board = Arc::new(Board::default());
-        let (stop, stopped) = watch::channel(false);
+        let stop = Ending::running();
         let budget = Arc::new(Semaphore::new(options.fetched_bytes.max(crate::fetch::ANSWER_BYTES)));
         let mut tasks = JoinSet::new();
         let mut made: BTreeMap<ClusterAlias, Cluster> = BTreeMap::new();
@@ -70,12 +71,12 @@ impl Engine {
                 board: board.clone(),
                 budget: budget.clone(),
             };
-            tasks.spawn(supervise::run(supervised, stopped.clone()));
+            tasks.spawn(supervise::run(supervised, stop.clone()));
         }
         for config in configuration.heartbeat_flows().filter(|config| wanted(&config.name)) {
             let Some(target) = made.get(&config.name.target) else { continue };
             let config = Arc::new(config.clone());
-            tasks.spawn(beats::run(config, target.clone(), options.clone(), stopped.clone()));
+            tasks.spawn(beats::run(config, target.clone(), options.clone(), stop.clone()));
         }
         Self { board, stop, tasks }
     }
@@ -87,7 +88,7 @@ impl Engine {
 
     /// Ends in order: nothing new is read, what is in flight is settled, the state is stored.
     pub async fn shutdown(mut self) {
-        self.stop.send_replace(true);
+        self.stop.enter(Stage::Drained);
         while self.tasks.join_next().await.is_some() {}
     }
 }

@@ -43,7 +43,7 @@ pub(crate) async fn run(flow: Arc<Flow>, broker: BrokerId) {
         },
     );
     let mut backoff = flow.backoff(1_000 + broker as u64);
-    let mut ending = flow.ending();
+    let ending = flow.ending();
     loop {
         let room = flow.room.notified();
         tokio::pin!(room);

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::{Notify, Semaphore, mpsc, watch};
+use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tracing::warn;
 use twinlog_client::{ClientError, Cluster, Isolation, OffsetSpec};
@@ -65,7 +65,7 @@ pub(crate) struct Flow {
     pub(crate) room: Notify,
     pub(crate) discover: Notify,
     pub(crate) counters: Counters,
-    stage: watch::Sender<Stage>,
+    ending: Ending,
     lost: mpsc::UnboundedSender<Lost>,
     lanes: Mutex<BTreeMap<LaneKey, Arc<Ready>>>,
     fetchers: Mutex<BTreeSet<BrokerId>>,
@@ -110,7 +110,7 @@ impl Flow {
             room: Notify::new(),
             discover: Notify::new(),
             counters: Counters::default(),
-            stage: watch::Sender::new(Stage::Running),
+            ending: Ending::running(),
             lost,
             lanes: Mutex::default(),
             fetchers: Mutex::default(),
@@ -123,11 +123,11 @@ impl Flow {
     }
 
     pub(crate) fn ending(&self) -> Ending {
-        Ending(self.stage.subscribe())
+        self.ending.clone()
     }
 
     pub(crate) fn enter(&self, stage: Stage) {
-        self.stage.send_replace(stage);
+        self.ending.enter(stage);
     }
 
     /// Runs `task` for as long as the flow is owned.
@@ -220,7 +220,7 @@ impl Flow {
 
     /// Looks at a partition's tail on the target, unless a look is under way.
     pub(crate) fn look(self: &Arc<Self>, cell: &Arc<Cell>) {
-        if cell.looking.swap(true, Ordering::AcqRel) {
+        if self.ending.is_ended() || cell.looking.swap(true, Ordering::AcqRel) {
             return;
         }
         let (flow, cell) = (self.clone(), cell.clone());
@@ -299,6 +299,7 @@ impl Flow {
             flow = %self.name, partition = %cell.source, code = %stop.code,
             "stopped: {}", stop.reason
         );
+        self.board.stopped(&self.name, &cell.source, stop.clone());
         if matches!(stop.code, Code::SourceGap | Code::SourceTruncated)
             && let Some((from, to)) = stop.range
         {

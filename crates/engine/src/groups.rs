@@ -58,7 +58,7 @@ pub(crate) async fn run(flow: Arc<Flow>) {
         checkpoints_due: now,
         checkpoints_ready: false,
     };
-    let mut ending = flow.ending();
+    let ending = flow.ending();
     let interval = flow.options.groups_interval.min(config.sync_group_offsets_interval);
     loop {
         let round = tokio::select! {

@@ -67,7 +67,7 @@ struct Request {
 /// Runs one lane until the flow ends.
 pub(crate) async fn run(flow: Arc<Flow>, key: LaneKey, ready: Arc<Ready>) {
     let mut backoff = flow.backoff(key.broker as u64 + 31 * key.index as u64);
-    let mut ending = flow.ending();
+    let ending = flow.ending();
     loop {
         // Nothing is dialled before something is to be sent.
         while ready.len() == 0 {
@@ -85,7 +85,7 @@ pub(crate) async fn run(flow: Arc<Flow>, key: LaneKey, ready: Arc<Ready>) {
         match lane {
             Ok(lane) => {
                 flow.target_reached();
-                let reason = serve(&flow, &lane, &ready, &mut ending).await;
+                let reason = serve(&flow, &lane, &ready, &ending).await;
                 match reason {
                     None => return,
                     Some(error) => {
@@ -118,7 +118,7 @@ async fn serve(
     flow: &Arc<Flow>,
     lane: &twinlog_client::ProduceLane,
     ready: &Ready,
-    ending: &mut Ending,
+    ending: &Ending,
 ) -> Option<ClientError> {
     let mut in_flight: VecDeque<Request> = VecDeque::new();
     let error = loop {

@@ -25,7 +25,7 @@ const MOVES_MAX: usize = 20;
 /// Looks until it succeeds, the partition stops, or the flow ends.
 pub(crate) async fn run(flow: Arc<Flow>, cell: Arc<Cell>) {
     let mut backoff = flow.backoff(7_000 + cell.target.partition as u64);
-    let mut ending = flow.ending();
+    let ending = flow.ending();
     loop {
         let Some(from) = cell.copier.lock().wants_look() else { break };
         let look = look(&flow, &cell, from);
@@ -49,10 +49,6 @@ pub(crate) async fn run(flow: Arc<Flow>, cell: Arc<Cell>) {
         }
     }
     cell.looking.store(false, Ordering::Release);
-    // It may have become necessary again while this one ended.
-    if cell.copier.lock().wants_look().is_some() && !ending.is_ended() {
-        flow.look(&cell);
-    }
     flow.moved(&cell);
 }
 
@@ -138,23 +134,21 @@ async fn read_tail(
     let mut log_start = 0;
     for _ in 0..MOVES_MAX {
         while position < log_end {
-            let part = view.fetch(position, TAIL_BYTES, TAIL_WAIT, Isolation::ReadUncommitted).await?;
+            let part =
+                match view.fetch(position, TAIL_BYTES, TAIL_WAIT, Isolation::ReadUncommitted).await {
+                    Err(error) if error.code() == Some(ErrorCode::OFFSET_OUT_OF_RANGE) => {
+                        // Retention, or an operator, took the log's start beyond what is asked for.
+                        let start = flow.log_start(&flow.target, &cell.target).await?;
+                        if start <= position {
+                            return Err(error);
+                        }
+                        log_start = log_start.max(start);
+                        position = start;
+                        continue;
+                    }
+                    answer => answer?,
+                };
             log_start = log_start.max(part.log_start_offset);
-            if part.error == ErrorCode::OFFSET_OUT_OF_RANGE {
-                // Retention, or an operator, took the log's start beyond what is asked for.
-                let start = flow.log_start(&flow.target, &cell.target).await?;
-                if start > position {
-                    log_start = log_start.max(start);
-                    position = start;
-                    continue;
-                }
-            }
-            part.error.ok().map_err(|code| ClientError::Code {
-                api: "Fetch",
-                code,
-                message: None,
-                about: cell.target.to_string(),
-            })?;
             let before = position;
             for head in heads(&part.records) {
                 let head = head.map_err(|reason| corrupt(&cell.target, reason))?;
@@ -241,11 +235,11 @@ async fn record_at(
     tp: &TopicPartition,
     offset: i64,
 ) -> Result<Option<Record>, ClientError> {
-    let part = view.fetch(offset, 1, Duration::ZERO, Isolation::ReadUncommitted).await?;
-    if part.error != ErrorCode::NONE {
-        // Gone by retention, or not readable now: nothing to compare with.
-        return Ok(None);
-    }
+    let part = match view.fetch(offset, 1, Duration::ZERO, Isolation::ReadUncommitted).await {
+        // Gone by retention: nothing to compare with.
+        Err(error) if error.code() == Some(ErrorCode::OFFSET_OUT_OF_RANGE) => return Ok(None),
+        answer => answer?,
+    };
     for batch in batches(part.records) {
         let batch = batch.map_err(|reason| corrupt(tp, reason))?;
         if batch.head().next_offset() <= offset || batch.head().is_control() {

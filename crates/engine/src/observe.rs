@@ -190,16 +190,17 @@ impl FlowObservation {
     }
 }
 
-/// The most urgent of a whole's own standing and those of its parts; a part is named.
-fn worst<'a>(own: &'a Standing, parts: impl Iterator<Item = (String, &'a Standing)>) -> Standing {
-    let mut worst = own.clone();
-    for (name, standing) in parts {
-        if standing.urgency() > worst.urgency() {
-            worst = standing.clone();
-            worst.reason = worst.reason.map(|reason| format!("{name}: {reason}"));
-        }
+/// The most urgent of a whole's own standing and those of its parts; a part is named. Of the same
+/// state the whole's own finding stands, since it explains its parts'.
+fn worst<'a>(own: &Standing, parts: impl Iterator<Item = (String, &'a Standing)>) -> Standing {
+    let worst = parts.max_by_key(|(_, standing)| standing.urgency());
+    let Some((name, part)) = worst else { return own.clone() };
+    let explains = own.code.is_some() && own.state == part.state;
+    if explains || part.urgency() <= own.urgency() {
+        return own.clone();
     }
-    worst
+    let reason = part.reason.as_ref().map(|reason| format!("{name}: {reason}"));
+    Standing { reason, ..part.clone() }
 }
 
 impl Observer {
@@ -340,5 +341,8 @@ mod tests {
         let standing = flow.standing();
         assert_eq!((standing.state, standing.code), (State::Stopped, Some(Code::SourceGap)));
         assert_eq!(standing.reason.as_deref(), Some("topic orders: gone"));
+        // That nothing runs explains what else is stopped.
+        flow.own = Standing::found(State::Stopped, Code::MirrorNotRunning, "silent");
+        assert_eq!(flow.standing(), flow.own);
     }
 }

@@ -27,7 +27,7 @@ struct Sums {
 
 /// Reports until the flow ends.
 pub(crate) async fn run(flow: Arc<Flow>) {
-    let mut ending = flow.ending();
+    let ending = flow.ending();
     let mut logged = Sums::default();
     let mut round = 0;
     let mut healths: BTreeMap<TopicPartition, (PartitionHealth, Option<Code>)> = BTreeMap::new();

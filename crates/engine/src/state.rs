@@ -221,7 +221,7 @@ pub(crate) async fn stand_by(
     target: &Cluster,
     source: &ClusterAlias,
     pair: &(ClusterId, ClusterId),
-    ending: &mut Ending,
+    ending: &Ending,
 ) -> Result<(), ClientError> {
     let topic = topic_name(source);
     let mut position = 0;
@@ -275,7 +275,7 @@ pub(crate) async fn write_shard(
         topic: topic_name(&flow.name.source),
         partition: shard as i32,
     };
-    let mut ending = flow.ending();
+    let ending = flow.ending();
     let mut backoff = flow.backoff(3_000 + shard as u64);
     let mut lease_due = tokio::time::Instant::now();
     loop {
@@ -344,7 +344,7 @@ async fn reopen(
     transactional: Transactional,
 ) -> Result<Transactional, ClientError> {
     let mut backoff = flow.backoff(4_000 + shard as u64);
-    let mut ending = flow.ending();
+    let ending = flow.ending();
     let mut transactional = transactional;
     loop {
         match transactional.reopen().await {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tracing::{info, warn};
 use twinlog_client::{ClientError, Cluster, ErrorCode};
@@ -37,17 +37,17 @@ enum End {
 }
 
 /// Runs the flow until told to stop.
-pub(crate) async fn run(supervised: Supervised, mut stop: watch::Receiver<bool>) {
+pub(crate) async fn run(supervised: Supervised, stop: Ending) {
     let name = supervised.config.name.clone();
     let mut backoff = Backoff::new(supervised.options.seed ^ 0x00f1_0000);
-    while !*stop.borrow() {
+    while !stop.is_ended() {
         let pair = tokio::select! {
             biased;
-            _ = stop.wait_for(|stop| *stop) => return,
+            () = stop.ended() => return,
             pair = identify(&supervised) => pair,
         };
         let Some(pair) = pair else {
-            wait_or_stop(&mut backoff, &mut stop).await;
+            wait_or_stop(&mut backoff, &stop).await;
             continue;
         };
         if pair.0 == pair.1 {
@@ -60,23 +60,20 @@ pub(crate) async fn run(supervised: Supervised, mut stop: watch::Receiver<bool>)
                     name.source, name.target, pair.0, name.source, name.target
                 ),
             );
-            let _ = stop.wait_for(|stop| *stop).await;
+            stop.ended().await;
             return;
         }
-        match own_and_run(&supervised, &pair, &mut stop).await {
+        match own_and_run(&supervised, &pair, &stop).await {
             Ok(End::Stopped) => return,
             Ok(End::Lost(reason)) => {
                 supervised.board.stand(&name, State::Waiting, Some(Code::OwnedElsewhere), format!(
                     "another twinlog run owns this flow ({reason}); this one stands by and takes over when that one falls silent"
                 ));
-                let (ending_sender, ending) = watch::channel(Stage::Running);
-                let mut ending = Ending(ending);
                 let stood_by = tokio::select! {
                     biased;
-                    _ = stop.wait_for(|stop| *stop) => return,
-                    stood_by = state::stand_by(&supervised.target, &name.source, &pair, &mut ending) => stood_by,
+                    () = stop.ended() => return,
+                    stood_by = state::stand_by(&supervised.target, &name.source, &pair, &stop) => stood_by,
                 };
-                drop(ending_sender);
                 match stood_by {
                     Ok(()) => info!(flow = %name, "the other owner is silent: taking over"),
                     Err(error) => {
@@ -95,7 +92,7 @@ pub(crate) async fn run(supervised: Supervised, mut stop: watch::Receiver<bool>)
                 );
             }
         }
-        wait_or_stop(&mut backoff, &mut stop).await;
+        wait_or_stop(&mut backoff, &stop).await;
     }
 }
 
@@ -116,10 +113,10 @@ fn code_of(error: &ClientError) -> Option<Code> {
     }
 }
 
-async fn wait_or_stop(backoff: &mut Backoff, stop: &mut watch::Receiver<bool>) {
+async fn wait_or_stop(backoff: &mut Backoff, stop: &Ending) {
     tokio::select! {
         biased;
-        _ = stop.wait_for(|stop| *stop) => {}
+        () = stop.ended() => {}
         () = backoff.wait() => {}
     }
 }
@@ -139,10 +136,20 @@ async fn identify(supervised: &Supervised) -> Option<(ClusterId, ClusterId)> {
     Some((source.ok()?, target.ok()?))
 }
 
+/// Ends the flow's tasks with the ownership, also when the owner itself is given up half-way.
+struct Owned(Arc<Flow>);
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        self.0.enter(Stage::Drained);
+        self.0.abort();
+    }
+}
+
 async fn own_and_run(
     supervised: &Supervised,
     pair: &(ClusterId, ClusterId),
-    stop: &mut watch::Receiver<bool>,
+    stop: &Ending,
 ) -> Result<End, ClientError> {
     let config = &supervised.config;
     let target = &supervised.target;
@@ -155,7 +162,7 @@ async fn own_and_run(
     };
     let (owned, (id, epoch)) = tokio::select! {
         biased;
-        _ = stop.wait_for(|stop| *stop) => return Ok(End::Stopped),
+        () = stop.ended() => return Ok(End::Stopped),
         opened = opening => opened?,
     };
     for damaged in &owned.stored.damaged {
@@ -189,17 +196,15 @@ async fn own_and_run(
     flow.spawn(groups::run(flow.clone()));
     flow.spawn(syncs::run(flow.clone()));
     flow.spawn(report::run(flow.clone()));
-    let end = run_until(&flow, lost, &mut writers, stop).await;
-    flow.abort();
-    writers.abort_all();
-    Ok(end)
+    let _tasks = Owned(flow.clone());
+    Ok(run_until(&flow, lost, &mut writers, stop).await)
 }
 
 async fn run_until(
     flow: &Arc<Flow>,
     mut lost: mpsc::UnboundedReceiver<Lost>,
     writers: &mut JoinSet<()>,
-    stop: &mut watch::Receiver<bool>,
+    stop: &Ending,
 ) -> End {
     tokio::select! {
         biased;
@@ -210,7 +215,7 @@ async fn run_until(
             };
             return End::Lost(reason);
         }
-        _ = stop.wait_for(|stop| *stop) => {}
+        () = stop.ended() => {}
     }
     flow.enter(Stage::Draining);
     let settled = async {

@@ -42,7 +42,7 @@ pub(crate) async fn run(flow: Arc<Flow>) {
     let mut emitting: BTreeMap<TopicPartition, Emitting> = BTreeMap::new();
     let mut ready = false;
     let mut said = false;
-    let mut ending = flow.ending();
+    let ending = flow.ending();
     loop {
         tokio::select! {
             biased;

@@ -27,7 +27,7 @@ const PASSES_MAX: usize = 4;
 /// Follows topics until the flow ends.
 pub(crate) async fn run(flow: Arc<Flow>) {
     let mut follower = TopicFollower::new();
-    let mut ending = flow.ending();
+    let ending = flow.ending();
     let mut source_changed = flow.source.metadata_changed();
     let mut target_changed = flow.target.metadata_changed();
     let mut configs_due = Instant::now();

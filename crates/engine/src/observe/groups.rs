@@ -177,13 +177,11 @@ impl Observer {
         committed: &BTreeMap<&TopicPartition, i64>,
         look: &Look,
     ) -> GroupPosition {
-        let target = match mapped {
-            Some(mapped) => mapped.target.clone(),
-            None => {
-                let topic = self.config.remote_topic(commit.tp.topic.as_str());
-                TopicPartition::new(topic, commit.tp.partition)
-            }
+        let by_name = || {
+            let topic = self.config.remote_topic(commit.tp.topic.as_str());
+            TopicPartition::new(topic, commit.tp.partition)
         };
+        let target = mapped.map_or_else(by_name, |mapped| mapped.target.clone());
         let source = SourceOffset(commit.offset);
         let translation =
             mapped.map_or(Translation::Unknown, |mapped| mapped.map.translate(source));

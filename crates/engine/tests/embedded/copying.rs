@@ -1,0 +1,180 @@
+//! What is copied, and what stops a partition.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use twinlog_embedded::NewRecord;
+use twinlog_types::{Code, TopicName};
+
+use crate::support::{World, until};
+
+fn numbered(from: usize, to: usize) -> Vec<NewRecord> {
+    (from..to)
+        .map(|n| NewRecord::new(format!("key-{}", n % 7), format!("value-{n}")).header("n", Some("1")))
+        .collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_record_arrives_once_and_in_order() {
+    let world = World::new(1, 1);
+    world.source.create_topic("orders", 3, &[]).unwrap();
+    for partition in 0..3 {
+        for batch in 0..20 {
+            let records = numbered(batch * 50, batch * 50 + 50);
+            world.source.append("orders", partition, &records).unwrap();
+        }
+    }
+    let engine = world.start();
+    let topics = BTreeMap::from([("orders".to_owned(), 3)]);
+    world.until_equal(&topics).await;
+    world.source.append("orders", 1, &numbered(1000, 1010)).unwrap();
+    world.until_equal(&topics).await;
+    engine.shutdown().await;
+    assert_eq!(world.target.violations(), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn aborted_records_and_markers_stay_behind() {
+    let world = World::new(2, 1);
+    world.source.create_topic("tx", 1, &[]).unwrap();
+    for n in 0..10 {
+        let mut transaction = world.source.begin_transaction();
+        world.source.append_in(&mut transaction, "tx", 0, &numbered(n * 5, n * 5 + 5)).unwrap();
+        world.source.end_transaction(transaction, n % 3 != 0).unwrap();
+    }
+    let engine = world.start();
+    world.until_equal(&BTreeMap::from([("tx".to_owned(), 1)])).await;
+    assert_eq!(world.target_records("tx", 0).len(), 30);
+    engine.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_goes_on_where_the_last_one_stopped() {
+    let world = World::new(3, 1);
+    world.source.create_topic("orders", 1, &[]).unwrap();
+    let topics = BTreeMap::from([("orders".to_owned(), 1)]);
+    for round in 0..4 {
+        world.source.append("orders", 0, &numbered(round * 10, round * 10 + 10)).unwrap();
+        let engine = world.start();
+        world.until_equal(&topics).await;
+        if round % 2 == 0 {
+            engine.shutdown().await;
+        } else {
+            // As a SIGKILL would end it.
+            drop(engine);
+        }
+    }
+    assert_eq!(world.target_records("orders", 0).len(), 40);
+}
+
+#[tokio::test(start_paused = true)]
+async fn new_topics_and_partitions_are_mirrored_within_five_seconds() {
+    let world = World::new(4, 1);
+    world.source.create_topic("first", 1, &[]).unwrap();
+    let engine = world.start();
+    until("the first topic", || {
+        (!world.target.topics().contains(&"hello.first".to_owned())).then(|| "absent".to_owned())
+    })
+    .await;
+    let began = tokio::time::Instant::now();
+    world.source.create_topic("second", 1, &[]).unwrap();
+    world.source.append("second", 0, &numbered(0, 5)).unwrap();
+    world.until_equal(&BTreeMap::from([("second".to_owned(), 1)])).await;
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    let began = tokio::time::Instant::now();
+    world.source.add_partitions("first", 2);
+    world.source.append("first", 1, &numbered(0, 5)).unwrap();
+    world.until_equal(&BTreeMap::from([("first".to_owned(), 2)])).await;
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    engine.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_source_gap_stops_its_partition_and_no_other() {
+    let world = World::new(5, 1);
+    world.source.create_topic("orders", 2, &[]).unwrap();
+    world.source.append("orders", 0, &numbered(0, 10)).unwrap();
+    world.source.append("orders", 1, &numbered(0, 10)).unwrap();
+    let engine = world.start();
+    world.until_equal(&BTreeMap::from([("orders".to_owned(), 2)])).await;
+    engine.shutdown().await;
+    world.source.append("orders", 0, &numbered(10, 30)).unwrap();
+    world.source.append("orders", 1, &numbered(10, 30)).unwrap();
+    world.source.delete_records("orders", 0, 25).unwrap();
+    let engine = world.start();
+    until("the gap is found", || {
+        let report = engine.report();
+        let flow = report.flows.values().next()?;
+        flow.stopped
+            .values()
+            .all(|stop| stop.code != Code::SourceGap)
+            .then(|| format!("{:?}", flow.stopped))
+    })
+    .await;
+    until("the other partition goes on", || world.difference("orders", 1)).await;
+    let report = engine.report();
+    let stopped: Vec<_> = report.flows.values().flat_map(|flow| flow.stopped.values()).collect();
+    assert_eq!(stopped.len(), 1);
+    let (from, to) = stopped[0].range.unwrap();
+    assert_eq!((from.0, to.0), (10, 25));
+    assert_eq!(world.target_records("orders", 0).len(), 10, "nothing is copied past a gap");
+    engine.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_topic_made_again_is_never_appended_to_its_old_mirror() {
+    let world = World::new(6, 1);
+    world.source.create_topic("orders", 1, &[]).unwrap();
+    world.source.append("orders", 0, &numbered(0, 10)).unwrap();
+    let engine = world.start();
+    world.until_equal(&BTreeMap::from([("orders".to_owned(), 1)])).await;
+    world.source.recreate_topic("orders").unwrap();
+    world.source.append("orders", 0, &numbered(100, 150)).unwrap();
+    until("the topic is known to be another", || {
+        let report = engine.report();
+        let flow = report.flows.values().next()?;
+        let code = flow.topics.get(&TopicName::from("orders")).map(|(code, _)| *code);
+        (code != Some(Code::TopicRecreated)).then(|| format!("{code:?}"))
+    })
+    .await;
+    assert_eq!(world.target_records("orders", 0).len(), 10);
+    engine.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mirror_that_holds_foreign_records_is_left_alone() {
+    let world = World::new(7, 1);
+    world.source.create_topic("orders", 1, &[]).unwrap();
+    world.source.append("orders", 0, &numbered(0, 10)).unwrap();
+    world.target.create_topic("hello.orders", 1, &[]).unwrap();
+    world.target.append("hello.orders", 0, &numbered(0, 3)).unwrap();
+    let engine = world.start();
+    until("it is said", || {
+        let report = engine.report();
+        let flow = report.flows.values().next()?;
+        (!flow.stopped.values().any(|stop| stop.code == Code::TargetNotEmpty))
+            .then(|| "not said".to_owned())
+    })
+    .await;
+    assert_eq!(world.target_records("orders", 0).len(), 3);
+    engine.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_target_lost_is_noticed_before_the_next_batch_and_copied_again() {
+    let world = World::new(8, 3);
+    world.source.create_topic("orders", 1, &[]).unwrap();
+    world.source.append("orders", 0, &numbered(0, 60)).unwrap();
+    let engine = world.start();
+    let topics = BTreeMap::from([("orders".to_owned(), 1)]);
+    world.until_equal(&topics).await;
+    world.source.append("orders", 0, &numbered(60, 100)).unwrap();
+    world.until_equal(&topics).await;
+    assert!(world.target.lose_tail("hello.orders", 0, 60));
+    world.source.append("orders", 0, &numbered(100, 120)).unwrap();
+    world.until_equal(&topics).await;
+    let report = engine.report();
+    let events: Vec<_> = report.flows.values().flat_map(|flow| &flow.events).collect();
+    assert!(events.iter().any(|event| event.code == Code::TargetTruncated), "{events:?}");
+    engine.shutdown().await;
+}

@@ -1,0 +1,7 @@
+//! The engine between two embedded clusters, on a paused clock.
+
+mod copying;
+mod groups;
+mod ownership;
+mod simulation;
+mod support;
