@@ -9,6 +9,7 @@
 //! 2. A value that a provider gave never stands in a message.
 
 use std::collections::BTreeMap;
+use std::fmt::Write;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -244,7 +245,9 @@ fn push_escaped(text: &mut String, part: &str) {
             Ok(byte) if byte.is_ascii_graphic() && !b"\\=:#!".contains(&byte) => {
                 text.push(char::from(byte));
             }
-            _ => text.push_str(&format!("\\u{unit:04x}")),
+            _ => {
+                let _ = write!(text, "\\u{unit:04x}");
+            }
         }
     }
 }

@@ -10,8 +10,7 @@ use crate::args::{Common, LogFormat};
 pub(crate) fn start(common: &Common, long_running: bool) {
     let directives = match (common.verbose, long_running) {
         (0, false) => "error",
-        (0, true) => "warn,twinlog=info",
-        (1, false) => "warn,twinlog=info",
+        (0, true) | (1, false) => "warn,twinlog=info",
         (1, true) | (2, false) => "info,twinlog=debug",
         (2, true) | (3, false) => "debug,twinlog=trace",
         _ => "trace",

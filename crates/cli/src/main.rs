@@ -46,9 +46,9 @@ fn main() -> ExitCode {
     logging::start(common, matches!(args.command, Command::Run(_)));
     let out = Output { json };
     let ended = match args.command {
-        Command::Run(run) => run::run(run),
-        Command::Status(status) => status::status(&status, &out),
-        Command::Translate(translate) => translate::translate(&translate, &out),
+        Command::Run(run) => run::run(&run),
+        Command::Status(status) => status::status(&status, out),
+        Command::Translate(translate) => translate::translate(&translate, out),
         Command::Completions { .. } => Ok(ExitCode::SUCCESS),
     };
     match ended {

@@ -1,5 +1,6 @@
 //! What is printed, and the exit codes.
 
+use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
@@ -227,9 +228,9 @@ impl Failure {
         }
         let mut text = String::new();
         for problem in &self.problems {
-            text.push_str(&format!("{problem}\n"));
+            let _ = writeln!(text, "{problem}");
             if let Some(suggestion) = &problem.suggestion {
-                text.push_str(&format!("  {suggestion}\n"));
+                let _ = writeln!(text, "  {suggestion}");
             }
         }
         text

@@ -27,14 +27,14 @@ use crate::output::{Failure, INTERRUPTED, WRONG};
 /// An orderly end takes less than this, or is given up.
 const END_WITHIN: Duration = Duration::from_secs(9);
 
-pub(crate) fn run(args: Run) -> Result<ExitCode, Failure> {
-    let loaded = load(&args)?;
+pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
+    let loaded = load(args)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(args.threads.get())
         .enable_all()
         .build()
         .map_err(|error| Failure::system("threads cannot be started", &error))?;
-    let ended = runtime.block_on(mirror(&args, loaded));
+    let ended = runtime.block_on(mirror(args, loaded));
     // What is left are connections: nothing waits for them.
     runtime.shutdown_background();
     ended

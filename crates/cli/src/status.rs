@@ -18,7 +18,7 @@ use crate::args::Status;
 use crate::config;
 use crate::output::{Failure, NOT_FOUND_OUT, Output, WRONG};
 
-pub(crate) fn status(args: &Status, out: &Output) -> Result<ExitCode, Failure> {
+pub(crate) fn status(args: &Status, out: Output) -> Result<ExitCode, Failure> {
     let configuration = config::load(&args.common)?;
     let timeout = args.common.timeout;
     let mut observers = Vec::new();
@@ -39,7 +39,7 @@ pub(crate) fn client_deadline(timeout: Duration) -> Duration {
     timeout.mul_f64(0.8)
 }
 
-async fn look(args: &Status, out: &Output, observers: &[Observer]) -> Result<ExitCode, Failure> {
+async fn look(args: &Status, out: Output, observers: &[Observer]) -> Result<ExitCode, Failure> {
     let mut interrupted = std::pin::pin!(tokio::signal::ctrl_c());
     loop {
         let flows = tokio::select! {
@@ -87,7 +87,7 @@ async fn observe(observers: &[Observer], timeout: Duration) -> Vec<FlowObservati
 
 fn answer(
     args: &Status,
-    out: &Output,
+    out: Output,
     mut flows: Vec<FlowObservation>,
 ) -> Result<ExitCode, Failure> {
     for flow in &mut flows {

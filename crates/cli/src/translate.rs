@@ -26,7 +26,7 @@ const MAP_IS_FRESH: Duration = Duration::from_secs(2);
 /// Maps that are kept for further lines.
 const MAPS_MAX: usize = 64;
 
-pub(crate) fn translate(args: &Translate, out: &Output) -> Result<ExitCode, Failure> {
+pub(crate) fn translate(args: &Translate, out: Output) -> Result<ExitCode, Failure> {
     let mut args = args.clone_lines();
     let question = args.question()?;
     let configuration = config::load(&args.common)?;
@@ -201,7 +201,7 @@ impl Translated {
     }
 }
 
-fn missing<Offset>(answer: Translation<Offset>) -> Option<u64> {
+fn missing<Offset: Copy>(answer: Translation<Offset>) -> Option<u64> {
     match answer {
         Translation::BeforeStart { missing, .. } => Some(missing),
         _ => None,
@@ -220,7 +220,7 @@ struct Answer {
 }
 
 impl Answer {
-    fn print(&self, out: &Output) -> Result<(), Failure> {
+    fn print(&self, out: Output) -> Result<(), Failure> {
         if out.json {
             return Output::document(self);
         }
@@ -319,7 +319,7 @@ impl Translator {
     }
 
     /// Translates all committed offsets of a group, flow by flow.
-    async fn group(&mut self, group: &GroupId, out: &Output) -> Result<ExitCode, Failure> {
+    async fn group(&mut self, group: &GroupId, out: Output) -> Result<ExitCode, Failure> {
         let timeout = self.timeout;
         let mut answers = Vec::new();
         for flow in &self.flows {
@@ -357,7 +357,7 @@ impl Translator {
     }
 
     /// Translates JSON lines: an answer or an error for each, in order.
-    async fn lines(&mut self, reverse: bool, out: &Output) -> Result<ExitCode, Failure> {
+    async fn lines(&mut self, reverse: bool, out: Output) -> Result<ExitCode, Failure> {
         let mut exit = 0;
         for (number, line) in (1..).zip(std::io::stdin().lock().lines()) {
             let line = line.map_err(|error| {

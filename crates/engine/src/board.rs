@@ -46,7 +46,7 @@ impl Default for FlowStanding {
 pub struct FlowBoard {
     /// How it stands.
     pub standing: FlowStanding,
-    /// Topics that are not copied although the configuration wants them.
+    /// What was found about topics: why they are not copied, or not quite as configured.
     pub topics: BTreeMap<TopicName, (Code, String)>,
     /// Partitions of the source that do not go on, and why.
     pub stopped: BTreeMap<TopicPartition, Stop>,
@@ -72,11 +72,8 @@ impl Board {
     }
 
     pub(crate) fn stand(&self, flow: &FlowName, state: State, code: Option<Code>, reason: String) {
-        let standing = FlowStanding {
-            state,
-            code,
-            reason: (!reason.is_empty()).then(|| reason.clone()),
-        };
+        let standing =
+            FlowStanding { state, code, reason: (!reason.is_empty()).then(|| reason.clone()) };
         let mut flows = self.flows.lock();
         let board = flows.entry(flow.clone()).or_default();
         if board.standing == standing {
@@ -117,13 +114,13 @@ impl Board {
         events.push_back(Event { at_ms, partition: partition.cloned(), code, text });
     }
 
-    /// Topics that are not copied; says what is new.
+    /// What was found about topics; says what is new.
     pub(crate) fn topics(&self, flow: &FlowName, topics: BTreeMap<TopicName, (Code, String)>) {
         let mut flows = self.flows.lock();
         let board = flows.entry(flow.clone()).or_default();
         for (topic, (code, reason)) in &topics {
             if board.topics.get(topic).is_none_or(|(before, _)| before != code) {
-                warn!(%flow, %topic, %code, "not copied: {reason}");
+                warn!(%flow, %topic, %code, "{reason}");
             }
         }
         board.topics = topics;
@@ -185,7 +182,9 @@ impl Board {
     ) {
         if !matches!(
             error,
-            ClientError::Unreachable { .. } | ClientError::Timeout { .. } | ClientError::Closed { .. }
+            ClientError::Unreachable { .. }
+                | ClientError::Timeout { .. }
+                | ClientError::Closed { .. }
         ) {
             return;
         }

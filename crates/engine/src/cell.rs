@@ -52,6 +52,8 @@ pub(crate) struct Cell {
     pub(crate) stopped_ms: AtomicI64,
     /// The last copied record must still be compared with its original.
     pub(crate) compare: AtomicBool,
+    pub(crate) said_foreign: AtomicBool,
+    pub(crate) said_doubled: AtomicBool,
 }
 
 impl Cell {
@@ -79,6 +81,8 @@ impl Cell {
             checking: AtomicBool::new(false),
             stopped_ms: AtomicI64::new(0),
             compare: AtomicBool::new(compare),
+            said_foreign: AtomicBool::new(false),
+            said_doubled: AtomicBool::new(false),
         })
     }
 }

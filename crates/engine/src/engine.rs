@@ -45,7 +45,8 @@ impl Engine {
         let options = Arc::new(options);
         let board = Arc::new(Board::default());
         let stop = Ending::running();
-        let budget = Arc::new(Semaphore::new(options.fetched_bytes.max(crate::fetch::ANSWER_BYTES)));
+        let budget =
+            Arc::new(Semaphore::new(options.fetched_bytes.max(crate::fetch::ANSWER_BYTES)));
         let mut tasks = JoinSet::new();
         let mut made: BTreeMap<ClusterAlias, Cluster> = BTreeMap::new();
         for config in configuration.clusters() {

@@ -208,25 +208,34 @@ fn deliver(
             true
         }
         ErrorCode::TOPIC_AUTHORIZATION_FAILED => {
-            stop(flow, cell, Code::MissingPermission, format!(
-                "{} cannot be read: READ on the topic is missing on {}",
-                cell.source, flow.name.source
-            ));
+            stop(
+                flow,
+                cell,
+                Code::MissingPermission,
+                format!(
+                    "{} cannot be read: READ on the topic is missing on {}",
+                    cell.source, flow.name.source
+                ),
+            );
             false
         }
         ErrorCode::CORRUPT_MESSAGE | ErrorCode::KAFKA_STORAGE_ERROR => {
-            stop(flow, cell, Code::CorruptBatch, format!(
-                "the source cannot read {} at offset {asked}: {}",
-                cell.source, part.error
-            ));
+            stop(
+                flow,
+                cell,
+                Code::CorruptBatch,
+                format!("the source cannot read {} at offset {asked}: {}", cell.source, part.error),
+            );
             false
         }
         error => match error.remedy() {
             Remedy::Refuse | Remedy::Fatal => {
-                stop(flow, cell, Code::Stalled, format!(
-                    "the source answers {error} for {} at offset {asked}",
-                    cell.source
-                ));
+                stop(
+                    flow,
+                    cell,
+                    Code::Stalled,
+                    format!("the source answers {error} for {} at offset {asked}", cell.source),
+                );
                 false
             }
             Remedy::None | Remedy::Retry | Remedy::Refresh | Remedy::Reroute => true,
@@ -242,10 +251,8 @@ fn stop(flow: &Arc<Flow>, cell: &Arc<Cell>, code: Code, reason: String) {
 /// Confirms an out-of-range answer at the leader: a follower, or a new leader, may answer it for
 /// offsets that exist.
 async fn check_range(flow: Arc<Flow>, cell: Arc<Cell>, from: SourceOffset) {
-    let wanted = [
-        (cell.source.clone(), OffsetSpec::Earliest),
-        (cell.source.clone(), OffsetSpec::Latest),
-    ];
+    let wanted =
+        [(cell.source.clone(), OffsetSpec::Earliest), (cell.source.clone(), OffsetSpec::Latest)];
     let listed = flow.source.list_offsets(&wanted, Isolation::ReadUncommitted).await;
     let bounds = listed.ok().and_then(|listed| {
         let mut offsets = listed.into_iter().map(|(_, offset)| offset.ok().map(|one| one.offset));
@@ -269,7 +276,9 @@ async fn check_range(flow: Arc<Flow>, cell: Arc<Cell>, from: SourceOffset) {
                     );
                 }
             }
-            Err(error) => warn!(flow = %flow.name, partition = %cell.source, %error, "range unknown"),
+            Err(error) => {
+                warn!(flow = %flow.name, partition = %cell.source, %error, "range unknown")
+            }
         },
         Some(_) | None => flow.source.metadata_stale(),
     }

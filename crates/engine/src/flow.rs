@@ -27,6 +27,8 @@ use crate::{fetch, look};
 
 /// Connections for produce requests to each target broker.
 pub(crate) const LANES_PER_BROKER: usize = 2;
+/// The shortest interval of a loop that a file can ask for.
+const INTERVAL_MIN: Duration = Duration::from_millis(200);
 /// Looks under way at once.
 const LOOKS_MAX: usize = 16;
 
@@ -148,6 +150,11 @@ impl Flow {
 
     pub(crate) fn backoff(&self, salt: u64) -> Backoff {
         Backoff::new(self.options.seed ^ salt)
+    }
+
+    /// Our own pace, unless the file asks for more often. No file makes a loop spin.
+    pub(crate) fn no_later_than(&self, ours: Duration, file: Duration) -> Duration {
+        ours.min(file.max(INTERVAL_MIN))
     }
 
     pub(crate) fn isolation(&self) -> Isolation {
@@ -350,5 +357,4 @@ impl Flow {
     pub(crate) fn target_throttled(&self, throttle: Duration) {
         self.board.throttled(&self.name, false, throttle);
     }
-
 }

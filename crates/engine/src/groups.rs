@@ -8,11 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tokio::time::Instant;
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
 use twinlog_batch::Record;
-use twinlog_client::{
-    ClientError, CommittedOffset, ErrorCode, GroupKind, GroupListing, Isolation,
-};
+use twinlog_client::{ClientError, CommittedOffset, ErrorCode, GroupKind, GroupListing, Isolation};
 use twinlog_flow::Standing;
 use twinlog_flow::checkpoints::{CheckpointEmitter, checkpoint_topic};
 use twinlog_flow::groups::{
@@ -41,6 +39,8 @@ struct Follower {
     listing_due: Instant,
     checkpoints_due: Instant,
     checkpoints_ready: bool,
+    /// What was said of each group last.
+    said: BTreeMap<GroupId, Option<Code>>,
 }
 
 /// Follows groups until the flow ends.
@@ -57,9 +57,11 @@ pub(crate) async fn run(flow: Arc<Flow>) {
         listing_due: now,
         checkpoints_due: now,
         checkpoints_ready: false,
+        said: BTreeMap::new(),
     };
     let ending = flow.ending();
-    let interval = flow.options.groups_interval.min(config.sync_group_offsets_interval);
+    let interval =
+        flow.no_later_than(flow.options.groups_interval, config.sync_group_offsets_interval);
     loop {
         let round = tokio::select! {
             biased;
@@ -119,16 +121,35 @@ async fn round(flow: &Arc<Flow>, follower: &mut Follower) -> Result<(), ClientEr
         };
         let state = target_state(states.get(group).copied());
         follow(flow, follower, group, commits, target, state).await;
+        say(flow, follower, group);
         if emit {
             checkpoints.extend(due_checkpoints(flow, follower, group, commits));
         }
     }
     if emit {
         write_checkpoints(flow, follower, checkpoints).await?;
-        let interval = flow.config.checkpoints_interval.min(CHECKPOINTS_INTERVAL);
+        let interval = flow.no_later_than(CHECKPOINTS_INTERVAL, flow.config.checkpoints_interval);
         follower.checkpoints_due = Instant::now() + interval;
     }
     Ok(())
+}
+
+/// A group whose standing changed is named in the log, once.
+fn say(flow: &Flow, follower: &mut Follower, group: &GroupId) {
+    let Some(standing) = follower.tracker.standing(group) else { return };
+    let code = standing.standing.code;
+    let before = follower.said.insert(group.clone(), code);
+    if before.flatten() == code {
+        return;
+    }
+    let partition = standing.partition.map(|tp| tp.to_string()).unwrap_or_default();
+    match (code, standing.standing.reason) {
+        (Some(code), reason) => {
+            let reason = reason.unwrap_or_default();
+            warn!(flow = %flow.name, %group, partition, %code, "{reason}");
+        }
+        (None, _) => info!(flow = %flow.name, %group, state = %standing.standing.state, "followed"),
+    }
 }
 
 fn unreadable(code: ErrorCode, group: &GroupId, side: &str) -> Standing {
@@ -163,8 +184,10 @@ async fn list(flow: &Flow, follower: &mut Follower) -> Result<(), ClientError> {
     }
     let present: BTreeSet<&GroupId> = followed.iter().collect();
     follower.checkpoints.retain(|group| present.contains(group));
+    follower.said.retain(|group, _| present.contains(group));
     follower.followed = followed;
-    let interval = flow.options.discovery_interval.min(flow.config.refresh_groups_interval);
+    let interval =
+        flow.no_later_than(flow.options.discovery_interval, flow.config.refresh_groups_interval);
     follower.listing_due = Instant::now() + interval;
     Ok(())
 }
@@ -295,7 +318,13 @@ fn due_checkpoints(
         let (translation, _) = translate(&cell, source);
         let topic = checkpoint_topic(&flow.config, &commit.tp.topic);
         let checkpoints = &mut follower.checkpoints;
-        due.extend(checkpoints.due(group, (&commit.tp, source), &topic, translation, &commit.metadata));
+        due.extend(checkpoints.due(
+            group,
+            (&commit.tp, source),
+            &topic,
+            translation,
+            &commit.metadata,
+        ));
     }
     due
 }

@@ -76,7 +76,8 @@ async fn look(flow: &Arc<Flow>, cell: &Arc<Cell>, from: LookFrom) -> Result<(), 
         let mut copier = cell.copier.lock();
         (copier.looked(&tail), cell.compare.load(Ordering::Acquire))
     };
-    let index = (cell.source.partition as usize ^ cell.source.topic.as_str().len()) % LANES_PER_BROKER;
+    let index =
+        (cell.source.partition as usize ^ cell.source.topic.as_str().len()) % LANES_PER_BROKER;
     *cell.lane.lock() = Some(LaneKey { broker: view.broker(), index });
     if let Some((lost_from, lost_to)) = looked.lost {
         warn!(
@@ -84,10 +85,21 @@ async fn look(flow: &Arc<Flow>, cell: &Arc<Cell>, from: LookFrom) -> Result<(), 
             from = lost_from.0, to = lost_to.0,
             "the target lost records that it had acknowledged; they are copied again"
         );
-        flow.event(cell, Code::TargetTruncated, format!(
-            "{} lost offsets {lost_from} to {} that it had acknowledged; they are copied again",
-            cell.target, lost_to.0 - 1
-        ));
+        flow.event(
+            cell,
+            Code::TargetTruncated,
+            format!(
+                "{} lost offsets {lost_from} to {} that it had acknowledged; they are copied again",
+                cell.target,
+                lost_to.0 - 1
+            ),
+        );
+    }
+    if looked.not_fenced {
+        debug!(
+            flow = %flow.name, partition = %cell.target, code = %Code::NotFenced,
+            "the target has forgotten our producer; the look alone protects from doubles until the next batch"
+        );
     }
     flow.board.goes_on(&flow.name, &cell.source);
     if looked.found > 0 {
@@ -135,7 +147,8 @@ async fn read_tail(
     for _ in 0..MOVES_MAX {
         while position < log_end {
             let part =
-                match view.fetch(position, TAIL_BYTES, TAIL_WAIT, Isolation::ReadUncommitted).await {
+                match view.fetch(position, TAIL_BYTES, TAIL_WAIT, Isolation::ReadUncommitted).await
+                {
                     Err(error) if error.code() == Some(ErrorCode::OFFSET_OUT_OF_RANGE) => {
                         // Retention, or an operator, took the log's start beyond what is asked for.
                         let start = flow.log_start(&flow.target, &cell.target).await?;
@@ -169,7 +182,9 @@ async fn read_tail(
                 return Err(ClientError::Protocol {
                     peer: cell.target.to_string(),
                     api: "Fetch",
-                    reason: format!("no whole batch at offset {position} of a log that ends at {log_end}"),
+                    reason: format!(
+                        "no whole batch at offset {position} of a log that ends at {log_end}"
+                    ),
                 });
             }
         }
@@ -245,9 +260,7 @@ async fn record_at(
         if batch.head().next_offset() <= offset || batch.head().is_control() {
             continue;
         }
-        let records = batch
-            .records(256 << 20)
-            .map_err(|reason| corrupt(tp, reason))?;
+        let records = batch.records(256 << 20).map_err(|reason| corrupt(tp, reason))?;
         return Ok(records.into_iter().find(|record| record.offset == offset));
     }
     Ok(None)

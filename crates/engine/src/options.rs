@@ -47,10 +47,7 @@ pub struct Claims(Mutex<BTreeMap<(ClusterAlias, TopicName), FlowName>>);
 impl Claims {
     /// States that `flow` copies into `topic` of its target. The first claim stays.
     pub fn claim(&self, flow: &FlowName, topic: &TopicName) {
-        self.0
-            .lock()
-            .entry((flow.target.clone(), topic.clone()))
-            .or_insert_with(|| flow.clone());
+        self.0.lock().entry((flow.target.clone(), topic.clone())).or_insert_with(|| flow.clone());
     }
 
     /// The topics of `flow`'s target that other flows copy into.

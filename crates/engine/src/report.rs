@@ -9,6 +9,7 @@ use tracing::{info, warn};
 use twinlog_flow::health::{PartitionHealth, Patience};
 use twinlog_types::{Code, SourceOffset, State, TopicPartition};
 
+use crate::cell::Cell;
 use crate::flow::Flow;
 
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -62,11 +63,13 @@ fn look(
     let mut sums = Sums { partitions: flow.cells.len(), ..Sums::default() };
     for cell in flow.cells.all() {
         let log = *cell.source_log.lock();
-        let (copied_to, count, stopped) = {
+        let (copied_to, count, stopped, strange) = {
             let copier = cell.copier.lock();
             let map = copier.map();
-            (map.copied_to(), map.acknowledged(), copier.stopped().is_some())
+            let strange = (copier.foreign_records(), copier.doubled_records());
+            (map.copied_to(), map.acknowledged(), copier.stopped().is_some(), strange)
         };
+        strangers(flow, &cell, strange);
         sums.copied += count;
         if stopped {
             sums.stopped += 1;
@@ -93,4 +96,24 @@ fn look(
         }
     }
     sums
+}
+
+/// Records in the mirror that the copy did not put there, or put there twice, are named once.
+fn strangers(flow: &Flow, cell: &Cell, (foreign, doubled): (u64, u64)) {
+    if foreign > 0 && !cell.said_foreign.swap(true, Ordering::Relaxed) {
+        let text = format!(
+            "{} holds records that twinlog did not write ({foreign} so far): somebody else writes into the mirror; offsets stay exact, contents are no twin any more",
+            cell.target
+        );
+        warn!(flow = %flow.name, partition = %cell.target, code = %Code::ForeignWriter, "{text}");
+        flow.event(cell, Code::ForeignWriter, text);
+    }
+    if doubled > 0 && !cell.said_doubled.swap(true, Ordering::Relaxed) {
+        let text = format!(
+            "{} holds {doubled} records of the copy twice: a late packet arrived after the target had forgotten the producer",
+            cell.target
+        );
+        warn!(flow = %flow.name, partition = %cell.target, code = %Code::DuplicatesOnTarget, "{text}");
+        flow.event(cell, Code::DuplicatesOnTarget, text);
+    }
 }

@@ -11,9 +11,9 @@ use tokio::sync::Notify;
 use tracing::{info, warn};
 use twinlog_batch::Record;
 use twinlog_client::{ClientError, Cluster, Isolation, NewTopic, Topics, Transactional};
-use twinlog_offsets::{OffsetMap, RUNS_PER_SEGMENT};
 use twinlog_offsets::StateError;
 use twinlog_offsets::state::{Gap, Lease, PartitionKey, Position, StateKey, StateRecord};
+use twinlog_offsets::{OffsetMap, RUNS_PER_SEGMENT};
 use twinlog_types::{ClusterAlias, ClusterId, Code, TopicName, TopicPartition};
 
 use crate::cell::Cell;
@@ -128,7 +128,7 @@ fn ours(key: &PartitionKey, pair: &(ClusterId, ClusterId)) -> bool {
 /// # Errors
 ///
 /// When the target cannot be read. A topic that does not exist is an empty state.
-pub async fn read(
+pub(crate) async fn read(
     target: &Cluster,
     source: &ClusterAlias,
     pair: &(ClusterId, ClusterId),
@@ -199,7 +199,9 @@ pub(crate) async fn own(
     let mut opening = Vec::new();
     for shard in 0..shards {
         let (target, id) = (target.clone(), transactional_id(source, shard as usize));
-        opening.push(tokio::spawn(async move { target.transactional(&id, TRANSACTION_TIMEOUT).await }));
+        opening.push(tokio::spawn(
+            async move { target.transactional(&id, TRANSACTION_TIMEOUT).await },
+        ));
     }
     let mut owned = Owned { stored: Stored::default(), shards: Vec::new() };
     for task in opening {
@@ -271,10 +273,7 @@ pub(crate) async fn write_shard(
     shard: usize,
     mut transactional: Transactional,
 ) -> Result<(), ClientError> {
-    let tp = TopicPartition {
-        topic: topic_name(&flow.name.source),
-        partition: shard as i32,
-    };
+    let tp = TopicPartition { topic: topic_name(&flow.name.source), partition: shard as i32 };
     let ending = flow.ending();
     let mut backoff = flow.backoff(3_000 + shard as u64);
     let mut lease_due = tokio::time::Instant::now();

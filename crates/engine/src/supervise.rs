@@ -77,7 +77,12 @@ pub(crate) async fn run(supervised: Supervised, stop: Ending) {
                 match stood_by {
                     Ok(()) => info!(flow = %name, "the other owner is silent: taking over"),
                     Err(error) => {
-                        supervised.board.unreachable(&name, false, &error, (supervised.options.clock)());
+                        supervised.board.unreachable(
+                            &name,
+                            false,
+                            &error,
+                            (supervised.options.clock)(),
+                        );
                     }
                 }
             }
@@ -98,9 +103,9 @@ pub(crate) async fn run(supervised: Supervised, stop: Ending) {
 
 fn code_of(error: &ClientError) -> Option<Code> {
     match error {
-        ClientError::Unreachable { .. } | ClientError::Timeout { .. } | ClientError::Closed { .. } => {
-            Some(Code::Unreachable)
-        }
+        ClientError::Unreachable { .. }
+        | ClientError::Timeout { .. }
+        | ClientError::Closed { .. } => Some(Code::Unreachable),
         ClientError::Unsupported { .. } => Some(Code::UnsupportedVersion),
         ClientError::Code {
             code:

@@ -121,7 +121,9 @@ fn due_of(cell: &Cell, one: &mut Emitting, now_ms: i64) -> Vec<SyncPair> {
     let acknowledged = map.acknowledged();
     if acknowledged < one.count {
         one.count = acknowledged;
-        return one.emitter.cut(acknowledged.checked_sub(1).and_then(|last| pair(map, last)), now_ms);
+        return one
+            .emitter
+            .cut(acknowledged.checked_sub(1).and_then(|last| pair(map, last)), now_ms);
     }
     if acknowledged == one.count {
         let mut pairs = one.emitter.tick(now_ms);

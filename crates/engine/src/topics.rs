@@ -55,7 +55,8 @@ pub(crate) async fn run(flow: Arc<Flow>) {
             }
         }
         retry_stopped(&flow);
-        let interval = flow.options.discovery_interval.min(flow.config.refresh_topics_interval);
+        let interval = flow
+            .no_later_than(flow.options.discovery_interval, flow.config.refresh_topics_interval);
         let due = tokio::time::sleep(if first { Duration::from_millis(500) } else { interval });
         tokio::pin!(due);
         loop {
@@ -215,13 +216,16 @@ fn known(flow: &Flow) -> Vec<MirroredTopic> {
     for (key, state) in &flow.stored.lock().partitions {
         let Some(position) = &state.position else { continue };
         let entry = known.entry(position.source_topic.clone()).or_insert_with(|| {
-            (i64::MIN, MirroredTopic {
-                source: position.source_topic.clone(),
-                source_id: key.source_topic,
-                target: position.target_topic.clone(),
-                target_id: key.target_topic,
-                partitions: 0,
-            })
+            (
+                i64::MIN,
+                MirroredTopic {
+                    source: position.source_topic.clone(),
+                    source_id: key.source_topic,
+                    target: position.target_topic.clone(),
+                    target_id: key.target_topic,
+                    partitions: 0,
+                },
+            )
         });
         if position.written_ms >= entry.0 {
             entry.0 = position.written_ms;
@@ -233,13 +237,16 @@ fn known(flow: &Flow) -> Vec<MirroredTopic> {
     }
     for cell in flow.cells.all() {
         let entry = known.entry(cell.source.topic.clone()).or_insert_with(|| {
-            (i64::MAX, MirroredTopic {
-                source: cell.source.topic.clone(),
-                source_id: cell.source_id,
-                target: cell.target.topic.clone(),
-                target_id: cell.target_id,
-                partitions: 0,
-            })
+            (
+                i64::MAX,
+                MirroredTopic {
+                    source: cell.source.topic.clone(),
+                    source_id: cell.source_id,
+                    target: cell.target.topic.clone(),
+                    target_id: cell.target_id,
+                    partitions: 0,
+                },
+            )
         });
         entry.1.source_id = cell.source_id;
         entry.1.target_id = cell.target_id;
@@ -254,7 +261,10 @@ fn stop_topics(flow: &Arc<Flow>, plan: &TopicPlan) {
         topics.insert(verdict.topic.clone(), (verdict.code, verdict.reason.clone()));
         for cell in flow.cells.all() {
             let concerned = cell.source.topic == verdict.topic
-                && verdict.partitions.as_ref().is_none_or(|range| range.contains(&cell.source.partition));
+                && verdict
+                    .partitions
+                    .as_ref()
+                    .is_none_or(|range| range.contains(&cell.source.partition));
             if concerned && cell.copier.lock().stopped().is_none() {
                 cell.copier.lock().stop(Stop {
                     code: verdict.code,
@@ -265,6 +275,10 @@ fn stop_topics(flow: &Arc<Flow>, plan: &TopicPlan) {
                 flow.stopped(&cell);
             }
         }
+    }
+    for finding in &plan.findings {
+        let reason = format!("still copied: {}", finding.reason);
+        topics.entry(finding.topic.clone()).or_insert((finding.code, reason));
     }
     flow.board.topics(&flow.name, topics);
 }
@@ -378,7 +392,8 @@ async fn begin(flow: &Arc<Flow>, new: Vec<New<'_>>) -> Result<(), ClientError> {
     if new.is_empty() {
         return Ok(());
     }
-    let latest = flow.config.source_consumer.get("auto.offset.reset").is_some_and(|value| value == "latest");
+    let latest =
+        flow.config.source_consumer.get("auto.offset.reset").is_some_and(|value| value == "latest");
     let spec = if latest { OffsetSpec::Latest } else { OffsetSpec::Earliest };
     let sources: Vec<_> = new.iter().map(|(_, _, source, ..)| (source.clone(), spec)).collect();
     let targets: Vec<_> = new
@@ -393,7 +408,8 @@ async fn begin(flow: &Arc<Flow>, new: Vec<New<'_>>) -> Result<(), ClientError> {
     for ((index, start), (topic, key, source, target, setup)) in
         starts.into_iter().enumerate().zip(new)
     {
-        let bounds = (ends.get(2 * index).map(|one| &one.1), ends.get(2 * index + 1).map(|one| &one.1));
+        let bounds =
+            (ends.get(2 * index).map(|one| &one.1), ends.get(2 * index + 1).map(|one| &one.1));
         let (Ok(start), (Some(Ok(low)), Some(Ok(high)))) = (start.1, bounds) else {
             // Not answered for this partition yet: the next look asks again.
             continue;

@@ -1,5 +1,7 @@
 //! What `status` answers, in the field names that scripts hold on to.
 
+#![expect(clippy::struct_field_names, reason = "the names are the contract's")]
+
 use std::collections::BTreeMap;
 
 use serde::Serialize;
@@ -44,8 +46,9 @@ pub(crate) struct Counts {
     pub(crate) topics: BTreeMap<&'static str, usize>,
     pub(crate) partitions: BTreeMap<&'static str, usize>,
     pub(crate) groups: BTreeMap<&'static str, usize>,
-    pub(crate) lag_records: u64,
-    pub(crate) lag_ms: u64,
+    /// `None` where no partition's lag could be found out.
+    pub(crate) lag_records: Option<u64>,
+    pub(crate) lag_ms: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -170,8 +173,10 @@ fn counts(flow: &FlowObservation) -> Counts {
         topics: count(flow.topics.iter().map(|topic| topic.standing.state)),
         partitions: count(partitions().map(|partition| partition.standing.state)),
         groups: count(flow.groups.iter().map(|group| group.standing.state)),
-        lag_records: partitions().filter_map(|partition| partition.lag_records).sum(),
-        lag_ms: partitions().filter_map(|partition| partition.lag_ms).max().unwrap_or(0),
+        lag_records: partitions()
+            .filter_map(|partition| partition.lag_records)
+            .reduce(u64::saturating_add),
+        lag_ms: partitions().filter_map(|partition| partition.lag_ms).max(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! `status` for people: counts first, then tables.
 
 use std::collections::BTreeMap;
+use std::fmt::Write;
 
 use super::document::{Document, Flow, Stands};
 use crate::format::duration;
@@ -21,21 +22,20 @@ fn flow(flow: &Flow<'_>) -> String {
         [("topics", &counts.topics), ("partitions", &counts.partitions), ("groups", &counts.groups)]
     {
         if !counts.is_empty() {
-            text.push_str(&format!("  {what:<11} {}\n", counted(counts)));
+            let _ = writeln!(text, "  {what:<11} {}", counted(counts));
         }
     }
-    if !counts.partitions.is_empty() {
-        let age = duration(counts.lag_ms);
-        text.push_str(&format!("  {:<11} {} records, {age}\n", "lag", counts.lag_records));
+    if let (Some(records), Some(ms)) = (counts.lag_records, counts.lag_ms) {
+        let _ = writeln!(text, "  {:<11} {records} records, {}", "lag", duration(ms));
     }
     if let Some(lease) = &flow.lease {
         let word = if lease.released { "ended" } else { "run by" };
-        text.push_str(&format!("  {word:<11} {}, {}\n", lease.instance, lease.renewed));
+        let _ = writeln!(text, "  {word:<11} {}, {}", lease.instance, lease.renewed);
     }
     topics(flow, &mut text);
     groups(flow, &mut text);
     for missing in &flow.missing {
-        text.push_str(&format!("\nnot found out: {}\n", missing.message));
+        let _ = write!(text, "\nnot found out: {}\n", missing.message);
     }
     text
 }
@@ -131,10 +131,10 @@ fn number(number: Option<impl ToString>) -> String {
 fn stands(standing: &Stands) -> String {
     let mut text = standing.state.to_owned();
     if let Some(code) = standing.code {
-        text.push_str(&format!(" ({code})"));
+        let _ = write!(text, " ({code})");
     }
     if let Some(reason) = &standing.reason {
-        text.push_str(&format!(": {reason}"));
+        let _ = write!(text, ": {reason}");
     }
     text
 }

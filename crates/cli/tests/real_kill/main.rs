@@ -18,6 +18,8 @@ use twinlog_testkit::{Live, Shell, TopicKind, TopicPlan, Twinlog, Workload, wait
 
 /// In the log of a process that has become the owner of the flow.
 const OWNS: &str = "copying";
+/// In the log of a process that has copied what there was.
+const AT_TIP: &str = "caught up";
 /// In the log of a process that another one has taken the flow from.
 const STANDS_BY: &str = "owned-elsewhere";
 /// In the log of a process that takes over from a silent owner.
@@ -49,11 +51,11 @@ fn twenty_kills() -> TestResult {
             1..=3 => random.run_on(150),
             4..=12 => {
                 twinlog.wait_for_log(OWNS, LIMIT)?;
-                random.run_on(150)
+                random.run_on(1_500)
             }
             _ => {
-                twinlog.wait_for_log(OWNS, LIMIT)?;
-                random.run_on(1_500)
+                twinlog.wait_for_log(AT_TIP, LIMIT)?;
+                random.run_on(600)
             }
         };
         twinlog.kill()?;

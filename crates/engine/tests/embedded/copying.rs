@@ -10,7 +10,9 @@ use crate::support::{World, until};
 
 fn numbered(from: usize, to: usize) -> Vec<NewRecord> {
     (from..to)
-        .map(|n| NewRecord::new(format!("key-{}", n % 7), format!("value-{n}")).header("n", Some("1")))
+        .map(|n| {
+            NewRecord::new(format!("key-{}", n % 7), format!("value-{n}")).header("n", Some("1"))
+        })
         .collect()
 }
 

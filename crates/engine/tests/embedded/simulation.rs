@@ -51,8 +51,11 @@ impl Simulation {
         (0..count)
             .map(|_| {
                 *number += 1;
-                NewRecord::new(format!("k{}", *number % 11), format!("{topic}/{partition}/{number}"))
-                    .at(at)
+                NewRecord::new(
+                    format!("k{}", *number % 11),
+                    format!("{topic}/{partition}/{number}"),
+                )
+                .at(at)
             })
             .collect()
     }
@@ -139,7 +142,9 @@ impl Simulation {
         let mirrors: Vec<(String, i32)> = self
             .topics
             .iter()
-            .flat_map(|(topic, partitions)| (0..*partitions).map(move |p| (format!("hello.{topic}"), p)))
+            .flat_map(|(topic, partitions)| {
+                (0..*partitions).map(move |p| (format!("hello.{topic}"), p))
+            })
             .filter(|(mirror, _)| self.world.target.topics().contains(mirror))
             .collect();
         if mirrors.is_empty() {
@@ -219,7 +224,9 @@ impl Simulation {
                 let committed = self.world.committed_on_target(group, topic, *partition);
                 let expected = self.world.expected(topic, *partition, *position);
                 (committed != Some(expected)).then(|| {
-                    format!("{group} {topic}-{partition} at {position}: {committed:?}, not {expected}")
+                    format!(
+                        "{group} {topic}-{partition} at {position}: {committed:?}, not {expected}"
+                    )
                 })
             })
         })

@@ -135,7 +135,12 @@ impl World {
         }
     }
 
-    pub(crate) fn committed_on_target(&self, group: &str, topic: &str, partition: i32) -> Option<i64> {
+    pub(crate) fn committed_on_target(
+        &self,
+        group: &str,
+        topic: &str,
+        partition: i32,
+    ) -> Option<i64> {
         self.target.committed(group, &self.mirror(topic), partition)
     }
 

@@ -189,8 +189,8 @@ fn ahead(
     if let Some(from) = rewound_from {
         let reason = format!(
             "the source group was moved back from {from} to {source} and the target still stands at \
-             {target}, not {offset}: a failover now would skip records; `twinlog sync --group \
-             <group> --overwrite` follows"
+             {target}, not {offset}: a failover now would skip records; to follow, move it there by \
+             hand: kafka-consumer-groups --reset-offsets --to-offset {offset}"
         );
         return Standing::found(State::Waiting, Code::SourceRewound, reason);
     }
