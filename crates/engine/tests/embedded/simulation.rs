@@ -240,9 +240,25 @@ impl Simulation {
         trace
     }
 
-    /// A hash over every request that the target saw.
+    /// A hash over every request that the target saw: when, at which broker, what about.
     fn trace(&self) -> u64 {
-        let text = format!("{:?}", self.world.target.requests());
+        let requests = self.world.target.requests();
+        let began = requests.first().map(|first| first.at);
+        let text: String = requests
+            .iter()
+            .map(|request| {
+                format!(
+                    "{:?} {} {} {:?} {} {:?} {:?}\n",
+                    began.map(|began| request.at - began),
+                    request.broker,
+                    request.connection,
+                    request.api,
+                    request.version,
+                    request.partitions,
+                    request.names,
+                )
+            })
+            .collect();
         text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         })
