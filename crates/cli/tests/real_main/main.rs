@@ -1,0 +1,38 @@
+//! The main job on real brokers: `twinlog run` mirrors clusters and carries every group's place.
+//!
+//! Every test states one fact and judges it by contents: both clusters are read back with Kafka's
+//! own consumer, and where a group must stand follows from the two readings alone.
+//!
+//! The brokers of [`setup::pair`] serve all tests, which run one after another. Each test has
+//! topics and groups of its own and starts `twinlog run` itself.
+
+mod endings;
+mod figures;
+mod following;
+mod main_copy;
+mod setup;
+mod several;
+mod trouble;
+
+use std::process::ExitCode;
+
+use twinlog_testkit::ring::{self, test};
+
+fn main() -> ExitCode {
+    ring::main(&[
+        test("every_record_and_every_group_arrives_though_no_offsets_are_equal", main_copy::exact),
+        test("mirror_client_gives_the_offsets_that_translate_gives", main_copy::mirror_client),
+        test("sigterm_ends_within_10_s_and_a_restart_copies_nothing_twice", endings::sigterm),
+        test("new_topics_partitions_and_groups_are_mirrored_within_5_s", following::new_things),
+        test("groups_of_the_consumer_protocol_are_carried_over", following::consumer_protocol),
+        test("a_group_with_live_members_on_the_target_is_left_alone", following::live_on_target),
+        test("an_excluded_group_is_named_and_left_alone", following::excluded),
+        test("one_broken_topic_stops_alone_and_says_why", trouble::stopped_topics),
+        test("a_gap_that_retention_tore_is_named_with_its_range", trouble::source_gap),
+        test("a_broker_that_is_not_there_is_waited_for", trouble::unreachable),
+        test("hub_and_spokes_in_one_process_mirror_without_loops", several::hub_and_spokes),
+        test("brokers_of_3_9_1_are_mirrored_from", several::from_3_9_1),
+        test("brokers_of_3_9_1_are_mirrored_to", several::to_3_9_1),
+        test("memory_at_rest_and_the_first_record_are_far_below_mm2s", figures::beside_mm2),
+    ])
+}
