@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::sync::OwnedSemaphorePermit;
 use tracing::{info, warn};
 use twinlog_client::{
@@ -23,6 +24,8 @@ use crate::flow::Flow;
 pub(crate) const ANSWER_BYTES: usize = 8 << 20;
 /// Most bytes of one partition in an answer, beyond its first batch.
 const PARTITION_BYTES: usize = 1 << 20;
+/// A part below this fraction of its answer is copied out of it.
+const SMALL_SHARE: usize = 8;
 /// How long a broker waits for new records when everything is in sync.
 const LONG_POLL: Duration = Duration::from_millis(500);
 /// The same while a full partition waits for room: it must not be held up by idle ones.
@@ -81,6 +84,7 @@ pub(crate) async fn run(flow: Arc<Flow>, broker: BrokerId) {
                 let mut trouble = false;
                 for part in answer.partitions {
                     if let Some((cell, asked)) = cells.get(&part.tp) {
+                        let (part, keep) = alone(&flow, part, answer.frame_bytes, &keep);
                         trouble |= deliver(&flow, cell, *asked, part, &keep);
                     }
                 }
@@ -145,6 +149,27 @@ fn keep(mut permit: OwnedSemaphorePermit, frame_bytes: usize) -> Keep {
     let surplus = ANSWER_BYTES.saturating_sub(frame_bytes.max(1));
     drop(permit.split(surplus));
     Arc::new(permit)
+}
+
+/// A small part of a large answer is copied out, where the budget allows it: a slow partition must
+/// not keep the bytes of all others.
+fn alone(
+    flow: &Flow,
+    part: FetchedPartition,
+    frame_bytes: usize,
+    keep: &Keep,
+) -> (FetchedPartition, Keep) {
+    let bytes = part.records.len();
+    if bytes == 0 || bytes.saturating_mul(SMALL_SHARE) >= frame_bytes {
+        return (part, keep.clone());
+    }
+    match flow.budget.clone().try_acquire_many_owned(bytes as u32) {
+        Ok(permit) => {
+            let records = Bytes::copy_from_slice(&part.records);
+            (FetchedPartition { records, ..part }, Arc::new(permit))
+        }
+        Err(_) => (part, keep.clone()),
+    }
 }
 
 /// Hands one partition's part of an answer over. Returns whether the metadata may be stale.
