@@ -44,6 +44,8 @@ pub(crate) struct Cell {
     pub(crate) source_log: Mutex<Option<SourceLog>>,
     /// A look is queued or under way.
     pub(crate) looking: AtomicBool,
+    /// Looks in a row without a record acknowledged between them, and the count then.
+    pub(crate) fruitless: Mutex<(u32, u64)>,
     /// It stands in its lane's queue.
     pub(crate) queued: AtomicBool,
     /// A question about the source's range is under way: it is not fetched.
@@ -77,6 +79,7 @@ impl Cell {
             lane: Mutex::new(None),
             source_log: Mutex::new(None),
             looking: AtomicBool::new(false),
+            fruitless: Mutex::new((0, 0)),
             queued: AtomicBool::new(false),
             checking: AtomicBool::new(false),
             stopped_ms: AtomicI64::new(0),

@@ -3,17 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::{Notify, Semaphore, mpsc};
+use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
 use tracing::warn;
 use twinlog_client::{ClientError, Cluster, Isolation, OffsetSpec};
 use twinlog_flow::copy::Producer;
 use twinlog_mirror::FlowConfig;
-use twinlog_offsets::state::{Gap, Lease, PartitionKey, StateRecord};
+use twinlog_offsets::state::{Gap, PartitionKey};
 use twinlog_types::{BrokerId, ClusterId, Code, FlowName, TopicPartition};
 
 use crate::backoff::Backoff;
@@ -44,6 +44,20 @@ pub(crate) struct Counters {
 pub(crate) enum Lost {
     /// Another process owns the flow now.
     Owner(String),
+    /// One of its tasks panicked: a bug.
+    Broken,
+}
+
+/// Held by a task: tells when it panics.
+pub(crate) struct Watched(Arc<Flow>);
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            // Nobody listens when the flow ends anyway.
+            let _ = self.0.lost.send(Lost::Broken);
+        }
+    }
 }
 
 /// One flow, owned.
@@ -66,6 +80,8 @@ pub(crate) struct Flow {
     /// A partition may have room, or be ready to be fetched.
     pub(crate) room: Notify,
     pub(crate) discover: Notify,
+    /// The topics were looked at once: what there is to copy is known.
+    pub(crate) topics_known: AtomicBool,
     pub(crate) counters: Counters,
     ending: Ending,
     lost: mpsc::UnboundedSender<Lost>,
@@ -73,6 +89,8 @@ pub(crate) struct Flow {
     fetchers: Mutex<BTreeSet<BrokerId>>,
     shards: Vec<Dirty>,
     pub(crate) gaps: Mutex<Vec<(PartitionKey, TopicPartition, Gap)>>,
+    /// Those who wait for a write to the first shard.
+    pub(crate) proofs: Mutex<Vec<oneshot::Sender<()>>>,
     looks: Arc<Semaphore>,
     tasks: Mutex<JoinSet<()>>,
 }
@@ -111,6 +129,7 @@ impl Flow {
             budget: parts.budget,
             room: Notify::new(),
             discover: Notify::new(),
+            topics_known: AtomicBool::new(false),
             counters: Counters::default(),
             ending: Ending::running(),
             lost,
@@ -118,6 +137,7 @@ impl Flow {
             fetchers: Mutex::default(),
             shards: (0..parts.shards).map(|_| Dirty::default()).collect(),
             gaps: Mutex::default(),
+            proofs: Mutex::default(),
             looks: Arc::new(Semaphore::new(LOOKS_MAX)),
             tasks: Mutex::new(JoinSet::new()),
         };
@@ -136,7 +156,16 @@ impl Flow {
     pub(crate) fn spawn(self: &Arc<Self>, task: impl Future<Output = ()> + Send + 'static) {
         let mut tasks = self.tasks.lock();
         while tasks.try_join_next().is_some() {}
-        tasks.spawn(task);
+        let watched = self.watched();
+        tasks.spawn(async move {
+            let _watched = watched;
+            task.await;
+        });
+    }
+
+    /// For a task to hold: without one of its tasks the flow would stand still in silence.
+    pub(crate) fn watched(self: &Arc<Self>) -> Watched {
+        Watched(self.clone())
     }
 
     /// Ends every task at once.
@@ -176,19 +205,6 @@ impl Flow {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         });
         (hash % self.shards.len() as u64) as usize
-    }
-
-    pub(crate) fn lease(&self, released: bool) -> StateRecord {
-        StateRecord::Lease {
-            source_cluster: self.pair.0.clone(),
-            target_cluster: self.pair.1.clone(),
-            shard: 0,
-            lease: Lease {
-                instance: self.options.instance.clone(),
-                renewed_ms: self.now_ms(),
-                released,
-            },
-        }
     }
 
     /// Something happened to a partition: whoever waits for it is told.

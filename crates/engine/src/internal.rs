@@ -1,11 +1,16 @@
 //! Topics of our own and of MM2's formats: made where missing, then usable.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use twinlog_client::{ClientError, Cluster, ErrorCode, NewTopic, Topics};
 use twinlog_types::TopicName;
 
-/// Makes a topic unless it exists.
+/// How often a new topic is looked for until it is there.
+const LOOKS_MAX: u32 = 50;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
+
+/// Makes a topic unless it exists, and waits until it can be seen.
 ///
 /// # Errors
 ///
@@ -25,8 +30,15 @@ pub(crate) async fn create(cluster: &Cluster, new: NewTopic) -> Result<(), Clien
             });
         }
     }
-    // Leaders may be a moment away; methods of the client wait for them.
-    cluster.topics(Topics::Named(std::slice::from_ref(&name))).await?;
+    // The broker that is asked next may not have heard of it. Leaders may be a moment away too;
+    // methods of the client wait for them.
+    for _ in 0..LOOKS_MAX {
+        let listed = cluster.topics(Topics::Named(std::slice::from_ref(&name))).await?;
+        if listed.first().is_some_and(|topic| topic.error == ErrorCode::NONE) {
+            break;
+        }
+        tokio::time::sleep(BETWEEN_LOOKS).await;
+    }
     Ok(())
 }
 

@@ -18,6 +18,8 @@ use crate::flow::{Flow, LANES_PER_BROKER};
 
 const TAIL_BYTES: i32 = 4 << 20;
 const TAIL_WAIT: Duration = Duration::from_millis(250);
+/// The longest series of waits before a look: some four seconds.
+const FRUITLESS_MAX: u32 = 6;
 /// How often the tail may move while it is looked at before the newest reading counts: somebody
 /// else writes into the mirror all the time.
 const MOVES_MAX: usize = 20;
@@ -26,6 +28,15 @@ const MOVES_MAX: usize = 20;
 pub(crate) async fn run(flow: Arc<Flow>, cell: Arc<Cell>) {
     let mut backoff = flow.backoff(7_000 + cell.target.partition as u64);
     let ending = flow.ending();
+    // A target that refuses every batch (too few replicas in sync, say) and is looked at in between
+    // would be asked without a pause.
+    for _ in 0..fruitless(&cell).min(FRUITLESS_MAX) {
+        tokio::select! {
+            biased;
+            () = ending.ended() => break,
+            () = backoff.wait() => {}
+        }
+    }
     loop {
         let Some(from) = cell.copier.lock().wants_look() else { break };
         let look = look(&flow, &cell, from);
@@ -50,6 +61,17 @@ pub(crate) async fn run(flow: Arc<Flow>, cell: Arc<Cell>) {
     }
     cell.looking.store(false, Ordering::Release);
     flow.moved(&cell);
+}
+
+/// How many looks in a row brought nothing.
+fn fruitless(cell: &Cell) -> u32 {
+    let acknowledged = cell.copier.lock().map().acknowledged();
+    let mut fruitless = cell.fruitless.lock();
+    *fruitless = match *fruitless {
+        (streak, before) if before == acknowledged => (streak + 1, before),
+        _ => (0, acknowledged),
+    };
+    fruitless.0
 }
 
 async fn look(flow: &Arc<Flow>, cell: &Arc<Cell>, from: LookFrom) -> Result<(), ClientError> {

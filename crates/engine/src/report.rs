@@ -40,7 +40,8 @@ pub(crate) async fn run(flow: Arc<Flow>) {
         }
         round += 1;
         let sums = look(&flow, &mut healths);
-        let synced = sums.lag == 0 && sums.unheard == 0;
+        let known = flow.topics_known.load(Ordering::Acquire);
+        let synced = known && sums.lag == 0 && sums.unheard == 0;
         let state = if synced { State::InSync } else { State::CatchingUp };
         flow.board.progress(&flow.name, state);
         if round % LOG_EVERY == 0 && sums != logged {

@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 use tracing::{info, warn};
 use twinlog_batch::Record;
-use twinlog_client::{ClientError, Cluster, Isolation, NewTopic, Topics, Transactional};
+use twinlog_client::{ClientError, Cluster, ErrorCode, Isolation, NewTopic, Topics, Transactional};
 use twinlog_offsets::StateError;
 use twinlog_offsets::state::{Gap, Lease, PartitionKey, Position, StateKey, StateRecord};
 use twinlog_offsets::{OffsetMap, RUNS_PER_SEGMENT};
@@ -167,6 +167,21 @@ async fn read_shard(
         .await
 }
 
+/// Says that `instance` owns the flow, or that it has given it up.
+pub(crate) fn lease(
+    (source, target): &(ClusterId, ClusterId),
+    instance: &str,
+    now_ms: i64,
+    released: bool,
+) -> StateRecord {
+    StateRecord::Lease {
+        source_cluster: source.clone(),
+        target_cluster: target.clone(),
+        shard: 0,
+        lease: Lease { instance: instance.to_owned(), renewed_ms: now_ms, released },
+    }
+}
+
 /// The state as its owner holds it.
 pub(crate) struct Owned {
     pub(crate) stored: Stored,
@@ -189,28 +204,52 @@ pub(crate) async fn ensure_topic(
 }
 
 /// Becomes the owner: fences the one before, then reads.
+///
+/// The first shard's id decides: who holds that one owns the flow, and says so with a lease before
+/// anything is read. Of several processes that come at once, each may have opened some of the
+/// other ids last; with the ids as equals they would all fence each other.
+///
+/// # Errors
+///
+/// [`ClientError::Fenced`] when another process came at the same time, and owns the flow.
 pub(crate) async fn own(
     target: &Cluster,
     source: &ClusterAlias,
     pair: &(ClusterId, ClusterId),
+    lease: &StateRecord,
+    now_ms: i64,
 ) -> Result<Owned, ClientError> {
     let topic = topic_name(source);
     let shards = partitions(target, &topic).await?;
+    if shards == 0 {
+        // The broker that was asked has not heard of it: nothing read would look like no state.
+        return Err(ClientError::Code {
+            api: "Metadata",
+            code: ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
+            message: None,
+            about: topic.to_string(),
+        });
+    }
+    let mut first = target.transactional(&transactional_id(source, 0), TRANSACTION_TIMEOUT).await?;
     let mut opening = Vec::new();
-    for shard in 0..shards {
+    for shard in 1..shards {
         let (target, id) = (target.clone(), transactional_id(source, shard as usize));
         opening.push(tokio::spawn(
             async move { target.transactional(&id, TRANSACTION_TIMEOUT).await },
         ));
     }
-    let mut owned = Owned { stored: Stored::default(), shards: Vec::new() };
+    let mut others = Vec::new();
     for task in opening {
         match task.await {
-            Ok(opened) => owned.shards.push(opened?),
+            Ok(opened) => others.push(opened?),
             // A panic is a bug: it goes on upwards.
             Err(error) => std::panic::resume_unwind(error.into_panic()),
         }
     }
+    let tp = TopicPartition { topic: topic.clone(), partition: 0 };
+    first.write(vec![(tp, vec![record(lease, now_ms)])]).await?;
+    let mut owned = Owned { stored: Stored::default(), shards: vec![first] };
+    owned.shards.append(&mut others);
     for shard in 0..shards {
         read_shard(target, &topic, shard, 0, pair, &mut owned.stored).await?;
     }
@@ -290,8 +329,14 @@ pub(crate) async fn write_shard(
             let now_ms = flow.now_ms();
             let (cells, mut records) = gather(&flow, shard, last);
             let more = !cells.is_empty();
-            if shard == 0 && (last || tokio::time::Instant::now() >= lease_due) {
-                records.push(record(&flow.lease(last), now_ms));
+            let proofs = match shard {
+                0 => std::mem::take(&mut *flow.proofs.lock()),
+                _ => Vec::new(),
+            };
+            let due = last || !proofs.is_empty() || tokio::time::Instant::now() >= lease_due;
+            if shard == 0 && due {
+                let lease = lease(&flow.pair, &flow.options.instance, now_ms, last);
+                records.push(record(&lease, now_ms));
                 lease_due = tokio::time::Instant::now() + LEASE_INTERVAL;
             }
             if records.is_empty() {
@@ -300,6 +345,10 @@ pub(crate) async fn write_shard(
             match transactional.write(vec![(tp.clone(), records)]).await {
                 Ok(()) => {
                     backoff.reset();
+                    for proof in proofs {
+                        // Whoever gave up waiting needs none.
+                        let _ = proof.send(());
+                    }
                     for cell in &cells {
                         cell.copier.lock().state_stored();
                         flow.moved(cell);
@@ -310,7 +359,15 @@ pub(crate) async fn write_shard(
                         cell.copier.lock().state_not_stored();
                     }
                     if matches!(error, ClientError::Fenced { .. }) {
-                        return Err(error);
+                        if shard == 0 {
+                            return Err(error);
+                        }
+                        info!(flow = %flow.name, shard, %error, "asking the first shard who owns the flow");
+                        match reclaim(&flow, shard, &ending).await {
+                            Some(again) => transactional = again,
+                            None => return Ok(()),
+                        }
+                        continue;
                     }
                     warn!(flow = %flow.name, shard, %error, "the state cannot be written; the copy waits where it needs it");
                     flow.target_unreachable(&error);
@@ -331,6 +388,47 @@ pub(crate) async fn write_shard(
         }
         if ended {
             return Ok(());
+        }
+    }
+}
+
+/// Somebody opened this shard's id after us: a new owner, or one that came at the same time and lost
+/// the first shard to us. A write to that one tells; when it is refused, its writer loses the flow
+/// and this never comes back. Nothing when the flow ends.
+async fn reclaim(flow: &Flow, shard: usize, ending: &Ending) -> Option<Transactional> {
+    let id = transactional_id(&flow.name.source, shard);
+    let mut backoff = flow.backoff(5_000 + shard as u64);
+    prove(flow, ending).await?;
+    let transactional = loop {
+        match flow.target.transactional(&id, TRANSACTION_TIMEOUT).await {
+            Ok(transactional) => break transactional,
+            Err(error) => {
+                warn!(flow = %flow.name, shard, %error, "the state cannot be opened");
+                flow.target_unreachable(&error);
+            }
+        }
+        tokio::select! {
+            biased;
+            () = ending.drained_signal() => return None,
+            () = backoff.wait() => {}
+        }
+    };
+    // A new owner may have come in between. It has lost this id to us and finds its way back here,
+    // as we did; we must not write.
+    prove(flow, ending).await?;
+    Some(transactional)
+}
+
+/// Waits for a write to the first shard that begins now: then this process owns the flow.
+async fn prove(flow: &Flow, ending: &Ending) -> Option<()> {
+    loop {
+        let (sender, receiver) = oneshot::channel();
+        flow.proofs.lock().push(sender);
+        flow.dirty(0).urgent();
+        tokio::select! {
+            biased;
+            () = ending.drained_signal() => return None,
+            proven = receiver => if proven.is_ok() { return Some(()) },
         }
     }
 }

@@ -34,6 +34,8 @@ enum End {
     Stopped,
     /// Another process owns the flow.
     Lost(String),
+    /// One of its tasks panicked.
+    Broken,
 }
 
 /// Runs the flow until told to stop.
@@ -86,6 +88,12 @@ pub(crate) async fn run(supervised: Supervised, stop: Ending) {
                     }
                 }
             }
+            Ok(End::Broken) => supervised.board.stand(
+                &name,
+                State::Waiting,
+                None,
+                "a task of this flow panicked, which is a bug of twinlog (see the log above): the flow starts anew from its state".into(),
+            ),
             Err(error) => {
                 let now_ms = (supervised.options.clock)();
                 supervised.board.unreachable(&name, false, &error, now_ms);
@@ -161,14 +169,21 @@ async fn own_and_run(
     let opening = async {
         let factor = config.offset_syncs_topic_replication_factor;
         state::ensure_topic(target, &config.name.source, factor).await?;
-        let (owned, producer) =
-            tokio::join!(state::own(target, &config.name.source, pair), target.init_producer_id());
+        let now_ms = (supervised.options.clock)();
+        let lease = state::lease(pair, &supervised.options.instance, now_ms, false);
+        let (owned, producer) = tokio::join!(
+            state::own(target, &config.name.source, pair, &lease, now_ms),
+            target.init_producer_id()
+        );
         Ok::<_, ClientError>((owned?, producer?))
     };
     let (owned, (id, epoch)) = tokio::select! {
         biased;
         () = stop.ended() => return Ok(End::Stopped),
-        opened = opening => opened?,
+        opened = opening => match opened {
+            Err(fenced @ ClientError::Fenced { .. }) => return Ok(End::Lost(fenced.to_string())),
+            opened => opened?,
+        },
     };
     for damaged in &owned.stored.damaged {
         warn!(flow = %config.name, code = %Code::StateCorrupt, "{damaged}");
@@ -191,6 +206,7 @@ async fn own_and_run(
     for (shard, transactional) in owned.shards.into_iter().enumerate() {
         let flow = flow.clone();
         writers.spawn(async move {
+            let _watched = flow.watched();
             let written = state::write_shard(flow.clone(), shard, transactional).await;
             if let Err(error) = written {
                 flow.lost(error.to_string());
@@ -214,11 +230,11 @@ async fn run_until(
     tokio::select! {
         biased;
         reason = lost.recv() => {
-            let reason = match reason {
-                Some(Lost::Owner(reason)) => reason,
-                None => "its tasks ended".into(),
+            return match reason {
+                Some(Lost::Owner(reason)) => End::Lost(reason),
+                Some(Lost::Broken) => End::Broken,
+                None => End::Lost("its tasks ended".into()),
             };
-            return End::Lost(reason);
         }
         () = stop.ended() => {}
     }

@@ -44,6 +44,7 @@ pub(crate) async fn run(flow: Arc<Flow>) {
             match looked {
                 Ok(()) => {
                     first = false;
+                    flow.topics_known.store(true, Ordering::Release);
                     if sync_configs {
                         configs_due = Instant::now() + flow.config.sync_topic_configs_interval;
                     }
