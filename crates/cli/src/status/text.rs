@@ -54,13 +54,16 @@ fn topics(flow: &Flow<'_>, text: &mut String) {
         "LAG",
         "AGE",
         "STATE",
+        "CODE",
     ]);
+    let mut reasons = Vec::new();
     for topic in &flow.topics {
         if topic.partitions.is_empty() {
             let (name, target) = (topic.topic, topic.target_topic);
-            let dash = "-";
-            let state = stands(&topic.standing);
-            rows.add_row([name, target, dash, dash, dash, dash, dash, dash, &state]);
+            let (dash, standing) = ("-", &topic.standing);
+            let code = standing.code.unwrap_or(dash);
+            rows.add_row([name, target, dash, dash, dash, dash, dash, dash, standing.state, code]);
+            reasons.push((name.to_owned(), standing));
         }
         for partition in &topic.partitions {
             let range = match (partition.source_start, partition.source_end) {
@@ -76,12 +79,16 @@ fn topics(flow: &Flow<'_>, text: &mut String) {
                 number(partition.target_end),
                 number(partition.lag_records),
                 partition.lag_ms.map_or_else(|| "?".to_owned(), duration),
-                stands(&partition.standing),
+                partition.standing.state.to_owned(),
+                partition.standing.code.unwrap_or("-").to_owned(),
             ]);
+            let name = format!("{}-{}", topic.topic, partition.partition);
+            reasons.push((name, &partition.standing));
         }
     }
     text.push('\n');
     text.push_str(&table_text(&rows));
+    explain(&reasons, text);
 }
 
 fn groups(flow: &Flow<'_>, text: &mut String) {
@@ -98,12 +105,15 @@ fn groups(flow: &Flow<'_>, text: &mut String) {
         "COMMITTED",
         "TRANSLATION",
         "STATE",
+        "CODE",
     ]);
+    let mut reasons = Vec::new();
     for group in &flow.groups {
         if group.partitions.is_empty() {
-            let (name, dash) = (group.group, "-");
-            let state = stands(&group.standing);
-            rows.add_row([name, group.kind, dash, dash, dash, dash, dash, dash, &state]);
+            let (name, dash, standing) = (group.group, "-", &group.standing);
+            let (kind, code) = (group.kind, standing.code.unwrap_or(dash));
+            rows.add_row([name, kind, dash, dash, dash, dash, dash, dash, standing.state, code]);
+            reasons.push((name.to_owned(), standing));
         }
         for position in &group.partitions {
             rows.add_row([
@@ -115,12 +125,25 @@ fn groups(flow: &Flow<'_>, text: &mut String) {
                 number(position.target_offset),
                 number(position.committed_target),
                 position.translation.to_owned(),
-                stands(&position.standing),
+                position.standing.state.to_owned(),
+                position.standing.code.unwrap_or("-").to_owned(),
             ]);
+            let name = format!("{} on {}-{}", group.group, position.topic, position.partition);
+            reasons.push((name, &position.standing));
         }
     }
     text.push('\n');
     text.push_str(&table_text(&rows));
+    explain(&reasons, text);
+}
+
+/// The reasons, which are too long for a column.
+fn explain(reasons: &[(String, &Stands)], text: &mut String) {
+    for (name, standing) in reasons {
+        if let Some(reason) = &standing.reason {
+            let _ = writeln!(text, "  {name}: {reason}");
+        }
+    }
 }
 
 fn number(number: Option<impl ToString>) -> String {
