@@ -131,7 +131,8 @@ impl Copier {
             .records(limits.decode_bytes)
             .map_err(|error| self.undecodable(&error.to_string()))?;
         records.retain(|record| record.offset >= self.fetch_position.0);
-        self.take_in_records(records, target_codec, &head, keep)
+        self.take_in_records(&records, target_codec, &head, keep);
+        Ok(())
     }
 
     fn undecodable(&self, error: &str) -> Stop {
@@ -148,17 +149,17 @@ impl Copier {
 
     fn take_in_records(
         &mut self,
-        records: Vec<Record>,
+        records: &[Record],
         codec: Codec,
         head: &twinlog_batch::Head,
         keep: &Keep,
-    ) -> Result<(), Stop> {
+    ) {
         let limits = &self.setup.limits;
         // A batch that compresses is allowed four times the limit at first: the target's refusal
         // cuts it further.
         let headroom = if codec == Codec::None { 1 } else { 4 };
         let bytes_max = limits.batch_bytes.saturating_mul(headroom);
-        for chunk in split(&records, bytes_max, limits.batch_records as usize) {
+        for chunk in split(records, bytes_max, limits.batch_records as usize) {
             let chunk = chunk.to_vec();
             let bytes = encoded_size_estimate(&chunk);
             for record in &chunk {
@@ -169,7 +170,6 @@ impl Copier {
             self.planned_count -= u64::from(count);
             self.push(Content::Records(chunk, codec), count, bytes, head, keep);
         }
-        Ok(())
     }
 
     /// The next `records` lie at `source`, without a hole between them: a run begins there unless

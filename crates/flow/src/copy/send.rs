@@ -209,14 +209,8 @@ impl Copier {
         let Some(front) = self.pending.front() else { return };
         let count = front.base_count;
         if let Some(source) = self.map.source_of(count) {
-            let before = self.map.runs();
             let unchanged = self.map.shift(RunStart { count, source, target: base });
             self.runs_taken_back(unchanged);
-            // The run that begins here now counts before those of the batches behind.
-            let more = self.map.runs() - before;
-            for pending in &mut self.pending {
-                pending.runs_needed += more;
-            }
         }
     }
 

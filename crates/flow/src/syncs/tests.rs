@@ -208,7 +208,9 @@ fn a_target_made_again_makes_the_reader_forget_even_without_a_smaller_record() {
 #[test]
 fn a_partition_that_begins_anew_makes_the_reader_forget_its_earlier_life() {
     let mut reader = Mm2Reader::new();
-    [pair(5, 5000), pair(9, 5004)].into_iter().for_each(|sync| reader.read(sync));
+    for sync in [pair(5, 5000), pair(9, 5004)] {
+        reader.read(sync);
+    }
     let mut emitter = SyncEmitter::anew(RULES);
     // Retention has taken the source's first records meanwhile: no smaller offset is copied.
     emitter.acknowledged(stretch(20, 0, 3), 0).into_iter().for_each(|sync| reader.read(sync));

@@ -173,12 +173,18 @@ impl Broker {
     /// Retention, or `DeleteRecords`.
     pub(super) fn trim(&mut self, offset: i64) {
         self.start = self.start.max(offset.min(self.high_watermark));
+        let gone = self.epochs.partition_point(|&(_, begin)| begin <= self.start);
+        if let Some(first) = gone.checked_sub(1) {
+            self.epochs.drain(..first);
+            self.epochs[0].1 = self.start;
+        }
     }
 
-    /// As `OffsetForLeaderEpoch` answers: where the newest epoch up to this one ends.
-    fn end_of_epoch(&self, epoch: LeaderEpoch) -> Option<i64> {
+    /// As `OffsetForLeaderEpoch` answers: where the newest epoch up to this one ends. Epochs that
+    /// are older than all that is known end where the oldest known one begins.
+    fn end_of_epoch(&self, epoch: LeaderEpoch) -> i64 {
         let after = self.epochs.partition_point(|&(own, _)| own <= epoch);
-        (after > 0).then(|| self.epochs.get(after).map_or(self.end(), |&(_, begin)| begin))
+        self.epochs.get(after).map_or(self.end(), |&(_, begin)| begin)
     }
 
     /// The tail, once everything is replicated.
@@ -187,7 +193,7 @@ impl Broker {
         self.high_watermark = end;
         let mut agreed = from.acknowledged_end.0.min(end);
         if from.newest_epoch >= 0 {
-            agreed = agreed.min(self.end_of_epoch(from.newest_epoch).unwrap_or(agreed));
+            agreed = agreed.min(self.end_of_epoch(from.newest_epoch));
         }
         let position = agreed.max(self.start);
         let window = self.producers.get(&producer.id);

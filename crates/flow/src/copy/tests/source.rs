@@ -117,7 +117,9 @@ impl SourceBatch {
             };
             encode(&self.records, codec, cut).body().clone()
         } else {
-            let plain = plain_body(&self.records, self.base, base_timestamp);
+            // Where the broker stamped the batch, the clients' own stamps are still in it.
+            let stamped_from = self.append_time.unwrap_or(base_timestamp);
+            let plain = plain_body(&self.records, self.base, stamped_from);
             if codec == Codec::Snappy { snappy_literal(&plain) } else { plain }
         };
         self.sealed(attributes, base_timestamp, max_timestamp, self.records.len() as i32, &body)
@@ -201,7 +203,9 @@ fn snappy_literal(plain: &[u8]) -> Bytes {
 
 /// The record at `offset`, the same for the same offset: it tells its offset in value or key.
 pub(super) fn record(offset: i64, timestamp: i64) -> Record {
-    let id = Bytes::from(offset.to_string());
+    // Some are large.
+    let width = if offset % 31 == 0 { 300 } else { 1 };
+    let id = Bytes::from(format!("{offset:>width$}"));
     let (key, value) = match offset % 7 {
         0 => (Some(id), None),
         1 => (Some(id), Some(Bytes::new())),
@@ -220,7 +224,7 @@ pub(super) fn record(offset: i64, timestamp: i64) -> Record {
 /// The source offset that a record tells.
 pub(super) fn told_offset(record: &Record) -> Option<i64> {
     let value = record.value.as_ref().filter(|value| !value.is_empty());
-    std::str::from_utf8(value.or(record.key.as_ref())?).ok()?.parse().ok()
+    std::str::from_utf8(value.or(record.key.as_ref())?).ok()?.trim().parse().ok()
 }
 
 /// The log, and every record that may be copied that was ever in it.

@@ -20,6 +20,15 @@ fn dense(base: i64, count: i64) -> SourceBatch {
     SourceBatch::data(base, records(base..base + count))
 }
 
+/// Batches of one record each.
+fn singles(offsets: std::ops::Range<i64>) -> Vec<SourceBatch> {
+    offsets.map(|offset| dense(offset, 1)).collect()
+}
+
+fn offsets(range: std::ops::Range<i64>) -> Vec<i64> {
+    range.collect()
+}
+
 /// A copier that has looked at an empty log and stored its state.
 fn copier(limits: Limits) -> Copier {
     let mut copier = Copier::new(setup(limits), PRODUCER, SourceOffset(0), TargetOffset(0));
@@ -114,12 +123,10 @@ fn copy_out(copier: &mut Copier, mut base: i64) -> Vec<Vec<i64>> {
     out
 }
 
-fn stop_of(copier: &Copier) -> &Stop {
-    copier.stopped().expect("it has stopped")
-}
-
-fn range(from: i64, to: i64) -> Option<(SourceOffset, SourceOffset)> {
-    Some((SourceOffset(from), SourceOffset(to)))
+/// The code and the range of the stop.
+fn stop_of(copier: &Copier) -> (Code, Option<(i64, i64)>) {
+    let stop = copier.stopped().expect("it has stopped");
+    (stop.code, stop.range.map(|(from, to)| (from.0, to.0)))
 }
 
 #[test]
@@ -142,7 +149,7 @@ fn another_codec_is_used_where_one_is_asked_for() {
     let sending = send(&mut copier);
     let batch = batches(sending.batch.to_bytes()).next().unwrap().unwrap();
     assert_eq!(batch.head().codec(), Ok(Codec::Zstd));
-    assert_eq!(told(&sending), Vec::from_iter(0..9));
+    assert_eq!(told(&sending), offsets(0..9));
 }
 
 #[test]
@@ -251,8 +258,7 @@ fn a_damaged_batch_stops_the_copy_once_the_sound_ones_before_it_are_copied() {
     assert_eq!((copier.stopped(), copier.wants_fetch()), (None, None));
     assert_eq!(copier.fetched(Fetched { from: SourceOffset(3), ..damaged }), 0);
     assert_eq!(copy_out(&mut copier, 0), [[0, 1, 2]]);
-    assert_eq!(stop_of(&copier).code, Code::CorruptBatch);
-    assert_eq!(stop_of(&copier).range, range(3, 3));
+    assert_eq!(stop_of(&copier), (Code::CorruptBatch, Some((3, 3))));
     assert_eq!(copier.map().copied_to(), SourceOffset(3));
 }
 
@@ -269,7 +275,7 @@ fn a_stop_that_comes_due_during_a_look_is_kept() {
     let found = Tail { agreed: TargetOffset(0), batches: vec![ours(0, 0, 3)], ..tail(3, Some(2)) };
     let looked = look(&mut copier, &found);
     assert_eq!((looked.found, looked.resumed), (3, false));
-    assert_eq!(stop_of(&copier).code, Code::CorruptBatch);
+    assert_eq!(stop_of(&copier).0, Code::CorruptBatch);
 }
 
 #[test]
@@ -281,8 +287,7 @@ fn records_that_the_source_deleted_before_they_were_copied_are_a_gap_with_its_ra
     copier.source_out_of_range(SourceOffset(3), SourceOffset(10), SourceOffset(20));
     assert_eq!(copier.stopped(), None, "what was read before is copied first");
     copy_out(&mut copier, 0);
-    assert_eq!(stop_of(&copier).code, Code::SourceGap);
-    assert_eq!(stop_of(&copier).range, range(3, 10));
+    assert_eq!(stop_of(&copier), (Code::SourceGap, Some((3, 10))));
     assert_eq!(copier.map().acknowledged(), 3);
 }
 
@@ -310,8 +315,7 @@ fn a_source_that_lost_what_was_read_stops_the_copy_with_the_range() {
     let mut shorter = read();
     shorter.source_out_of_range(SourceOffset(5), SourceOffset(0), SourceOffset(2));
     for copier in [diverged, shorter] {
-        assert_eq!(stop_of(&copier).code, Code::SourceTruncated);
-        assert_eq!(stop_of(&copier).range, range(2, 5));
+        assert_eq!(stop_of(&copier), (Code::SourceTruncated, Some((2, 5))));
     }
 }
 
@@ -339,13 +343,13 @@ fn a_full_queue_asks_for_nothing() {
 #[test]
 fn small_batches_are_merged_once_and_keep_that_cut() {
     let mut copier = copier(Limits::default());
-    fetch(&mut copier, &Vec::from_iter((0..6).map(|n| dense(n, 1))));
+    fetch(&mut copier, &singles(0..6));
     let sending = send(&mut copier);
-    assert_eq!(told(&sending), Vec::from_iter(0..6));
+    assert_eq!(told(&sending), offsets(0..6));
     copier.lost();
     // More has come since; it is not added to what may be stored already.
     look(&mut copier, &tail(0, None));
-    fetch(&mut copier, &Vec::from_iter((6..12).map(|n| dense(n, 1))));
+    fetch(&mut copier, &singles(6..12));
     let again = send(&mut copier);
     assert_eq!(again.batch.cut(), sending.batch.cut());
     assert_eq!(again.batch.to_bytes(), sending.batch.to_bytes());
@@ -357,16 +361,16 @@ fn batches_of_different_codecs_are_not_merged() {
     let codec = |n| if n < 5 { Codec::None } else { Codec::Lz4 };
     fetch(
         &mut copier,
-        &Vec::from_iter((0..10).map(|n| SourceBatch { codec: codec(n), ..dense(n, 1) })),
+        &(0..10).map(|n| SourceBatch { codec: codec(n), ..dense(n, 1) }).collect::<Vec<_>>(),
     );
     let sent = copy_out(&mut copier, 0);
-    assert_eq!(sent, [Vec::from_iter(0..5), Vec::from_iter(5..10)]);
+    assert_eq!(sent, [offsets(0..5), offsets(5..10)]);
 }
 
 #[test]
 fn three_small_batches_are_no_backlog() {
     let mut copier = copier(Limits::default());
-    fetch(&mut copier, &Vec::from_iter((0..3).map(|n| dense(n, 1))));
+    fetch(&mut copier, &singles(0..3));
     assert_eq!(copy_out(&mut copier, 0), [[0], [1], [2]]);
 }
 
@@ -382,8 +386,7 @@ fn a_batch_that_is_too_large_is_halved_until_one_record_alone_is_too_large() {
         look(&mut copier, &tail(0, None));
     }
     assert_eq!(refused, [6, 3, 1]);
-    assert_eq!(stop_of(&copier).code, Code::RecordTooLarge);
-    assert_eq!(stop_of(&copier).range, range(0, 1));
+    assert_eq!(stop_of(&copier), (Code::RecordTooLarge, Some((0, 1))));
     assert_eq!(copier.queue_bytes(), 0);
 }
 
@@ -406,7 +409,7 @@ fn the_parts_of_a_batch_that_was_too_large_are_not_merged_again() {
             copier.answered(sending.ticket, Answer::Stored { base });
         }
     }
-    assert_eq!(sent, Vec::from_iter(0..16));
+    assert_eq!(sent, offsets(0..16));
 }
 
 #[test]
@@ -419,7 +422,7 @@ fn batches_are_split_at_the_limits_of_the_target() {
 #[test]
 fn one_batch_is_under_way_until_the_leader_knows_the_producer_and_then_five() {
     let mut copier = copier(unmerged());
-    fetch(&mut copier, &Vec::from_iter((0..9).map(|n| dense(n, 1))));
+    fetch(&mut copier, &singles(0..9));
     let first = send(&mut copier);
     assert!(copier.next_send().is_none());
     copier.answered(first.ticket, Answer::Stored { base: TargetOffset(0) });
@@ -430,7 +433,7 @@ fn one_batch_is_under_way_until_the_leader_knows_the_producer_and_then_five() {
 /// A copier with batches of two records under way, the first `acknowledged` of five are stored.
 fn under_way(acknowledged: usize) -> Copier {
     let mut copier = copier(unmerged());
-    fetch(&mut copier, &Vec::from_iter((0..5).map(|n| dense(2 * n, 2))));
+    fetch(&mut copier, &(0..5).map(|n| dense(2 * n, 2)).collect::<Vec<_>>());
     for n in 0..acknowledged {
         let sending = send(&mut copier);
         let base = TargetOffset(2 * n as i64);
@@ -517,7 +520,7 @@ fn a_batch_of_ours_that_nobody_here_sent_is_somebody_elses_copy() {
     let found = Tail { batches: vec![ours(10, 10, 3)], ..tail(13, Some(12)) };
     let found = Tail { agreed: TargetOffset(10), ..found };
     assert!(!look(&mut copier, &found).resumed);
-    assert_eq!(stop_of(&copier).code, Code::OwnedElsewhere);
+    assert_eq!(stop_of(&copier).0, Code::OwnedElsewhere);
 }
 
 #[test]
@@ -553,7 +556,7 @@ fn a_target_that_lost_its_end_is_copied_to_again_from_there() {
     assert_eq!((copier.map().acknowledged(), copier.target_epoch()), (4, 1));
     fetch(&mut copier, &[dense(4, 6)]);
     assert!(copier.next_send().is_none(), "the state still says that more was copied");
-    assert_eq!(copy_out(&mut copier, 4), [Vec::from_iter(4..10)]);
+    assert_eq!(copy_out(&mut copier, 4), [offsets(4..10)]);
 }
 
 #[test]
@@ -623,7 +626,7 @@ fn a_deleted_tail_that_nothing_explains_stops_the_copy() {
         let log_start = TargetOffset(10);
         let nothing = Tail { log_start, agreed: TargetOffset(4), ..tail(10, last_sequence) };
         look(&mut copier, &nothing);
-        assert_eq!(stop_of(&copier).code, Code::TargetNotEmpty);
+        assert_eq!(stop_of(&copier).0, Code::TargetNotEmpty);
     }
 }
 
@@ -714,4 +717,37 @@ fn a_batch_behind_a_hole_waits_for_the_state() {
     assert!(copier.next_send().is_none());
     store(&mut copier);
     assert!(copier.next_send().is_some());
+}
+
+#[test]
+fn segments_that_a_cut_left_behind_do_not_come_back() {
+    let mut copier = copier(unmerged());
+    let mut stored = std::collections::BTreeMap::new();
+    let mut store = |copier: &mut Copier| {
+        let state = copier.take_state().expect("there is something to store");
+        copier.state_stored();
+        stored.extend(state.segments);
+        (state.position, stored.clone())
+    };
+    // More runs than a segment holds.
+    let alone = records((0..600).map(|n| 2 * n));
+    fetch(
+        &mut copier,
+        &[dense(0, 1), SourceBatch { next: 1_200, ..SourceBatch::data(1, alone[1..].to_vec()) }],
+    );
+    store(&mut copier);
+    for _ in 0..2 {
+        let sending = copier.next_send().unwrap();
+        let base = TargetOffset(sending.ticket as i64);
+        copier.answered(sending.ticket, Answer::Stored { base });
+    }
+    let (position, segments) = store(&mut copier);
+    assert_eq!((position.runs, segments.len()), (600, 2));
+    // The target keeps nothing but the first batch.
+    copier.look_first();
+    look(&mut copier, &tail(1, Some(0)));
+    let (position, segments) = store(&mut copier);
+    assert_eq!((position.runs, segments.len()), (1, 2));
+    let map = twinlog_offsets::OffsetMap::restore(&position, segments).unwrap();
+    assert_eq!((map.runs(), map.acknowledged()), (1, 1));
 }

@@ -110,7 +110,6 @@ pub(super) struct World {
     late: Vec<VecDeque<Request>>,
     /// Nothing fails any more.
     calm: bool,
-    pub(super) begin: i64,
     /// The copy ended for good, and rightly so.
     pub(super) ended: Option<Stop>,
     /// What happened, for whoever reads a failure.
@@ -131,7 +130,8 @@ impl Drop for World {
 fn limits(random: &mut Random, faults: Faults) -> Limits {
     Limits {
         queue_bytes: [300, 1_200, 1 << 20][random.below(3)],
-        batch_bytes: if faults.small_batches { 200 } else { 4_000 },
+        // The target's limit may be lower than what was last heard of it.
+        batch_bytes: if faults.small_batches { [200, 4_000][random.below(2)] } else { 4_000 },
         batch_records: [3, 1_000][random.below(2)],
         merge_below: [0, 150, 400][random.below(3)],
         merge_to: 1_500,
@@ -164,7 +164,6 @@ impl World {
             actors: Vec::new(),
             late: Vec::new(),
             calm: false,
-            begin,
             ended: None,
             trace: Vec::new(),
             faults,
@@ -571,13 +570,9 @@ impl World {
         self.log("stopped", index as i64, stop.code as i64);
         match stop.code {
             Code::MissingPermission => self.actors[index].copier.retry(),
-            Code::RecordTooLarge if self.broker.max_bytes < 4_000 => {
-                self.broker.max_bytes = 4_000;
-                self.actors[index].copier.set_batch_bytes(4_000);
-                self.actors[index].copier.retry();
-            }
             Code::RecordTooLarge => {
-                // The limit that the answer is about was raised meanwhile.
+                assert!(self.faults.small_batches, "{}", stop.reason);
+                self.broker.max_bytes = 4_000;
                 self.actors[index].copier.set_batch_bytes(4_000);
                 self.actors[index].copier.retry();
             }
