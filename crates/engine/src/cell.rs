@@ -79,7 +79,7 @@ impl Cell {
             lane: Mutex::new(None),
             source_log: Mutex::new(None),
             looking: AtomicBool::new(false),
-            fruitless: Mutex::new((0, 0)),
+            fruitless: Mutex::new((0, u64::MAX)),
             queued: AtomicBool::new(false),
             checking: AtomicBool::new(false),
             stopped_ms: AtomicI64::new(0),

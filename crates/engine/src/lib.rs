@@ -35,6 +35,7 @@ mod look;
 pub mod observe;
 mod options;
 mod report;
+mod sightings;
 mod state;
 mod supervise;
 mod syncs;

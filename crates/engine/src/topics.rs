@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use tracing::{info, warn};
-use twinlog_client::{ClientError, Cluster, ErrorCode, NewTopic, OffsetSpec, TopicInfo, Topics};
+use twinlog_client::{ClientError, Cluster, ErrorCode, NewTopic, OffsetSpec, Topics};
 use twinlog_flow::copy::{Copier, Limits, Setup, Stop};
 use twinlog_flow::topics::{
     ConfigChange, ConfigEntry, MirroredTopic, Seen, TopicFollower, TopicListing, TopicPlan,
@@ -19,14 +19,23 @@ use twinlog_types::{Code, SourceOffset, TargetOffset, TopicName, TopicPartition}
 
 use crate::cell::Cell;
 use crate::flow::Flow;
+use crate::sightings::Sightings;
 use crate::state;
 
 /// Passes of one look at the topics: what was created is taken up in the next.
 const PASSES_MAX: usize = 4;
 
+/// What is remembered from one look at the topics to the next.
+#[derive(Default)]
+struct Follower {
+    plans: TopicFollower,
+    source: Sightings,
+    target: Sightings,
+}
+
 /// Follows topics until the flow ends.
 pub(crate) async fn run(flow: Arc<Flow>) {
-    let mut follower = TopicFollower::new();
+    let mut follower = Follower::default();
     let ending = flow.ending();
     let mut source_changed = flow.source.metadata_changed();
     let mut target_changed = flow.target.metadata_changed();
@@ -100,19 +109,19 @@ fn retry_stopped(flow: &Arc<Flow>) {
 
 async fn look(
     flow: &Arc<Flow>,
-    follower: &mut TopicFollower,
+    follower: &mut Follower,
     sync_configs: bool,
 ) -> Result<(), ClientError> {
-    let source = flow.source.topics(Topics::All).await?;
+    let source = follower.source.after(&flow.source.topics(Topics::All).await?);
     flow.source_reached();
     let mut sync_configs = sync_configs;
     for _ in 0..PASSES_MAX {
-        let target = flow.target.topics(Topics::All).await?;
+        let target = follower.target.after(&flow.target.topics(Topics::All).await?);
         flow.target_reached();
         let listings = listings(flow, &source, &target, sync_configs).await?;
         let known = known(flow);
         let claimed = flow.options.claims.of_others(&flow.name);
-        let plan = follower.plan(
+        let plan = follower.plans.plan(
             &Seen {
                 flow: &flow.config,
                 opposite: flow.opposite.as_deref(),
@@ -125,7 +134,7 @@ async fn look(
         );
         stop_topics(flow, &plan);
         take_up(flow, &plan.mirror).await?;
-        if !carry_out(flow, follower, &plan).await? {
+        if !carry_out(flow, &mut follower.plans, &plan).await? {
             break;
         }
         sync_configs = false;
@@ -137,8 +146,8 @@ async fn look(
 /// that are missing on the target, and for all of them when configs are synced.
 async fn listings(
     flow: &Flow,
-    source: &[TopicInfo],
-    target: &[TopicInfo],
+    source: &[TopicListing],
+    target: &[TopicListing],
     sync_configs: bool,
 ) -> Result<(Vec<TopicListing>, Vec<TopicListing>), ClientError> {
     let on_target: BTreeSet<&TopicName> = target.iter().map(|topic| &topic.name).collect();
@@ -196,18 +205,12 @@ fn batch_bytes(entries: &[ConfigEntry]) -> Option<usize> {
 }
 
 fn listed(
-    topics: &[TopicInfo],
+    topics: &[TopicListing],
     mut configs: BTreeMap<TopicName, Vec<ConfigEntry>>,
 ) -> Vec<TopicListing> {
     topics
         .iter()
-        .filter(|topic| topic.error == ErrorCode::NONE)
-        .map(|topic| TopicListing {
-            name: topic.name.clone(),
-            id: topic.id,
-            partitions: topic.partitions.len() as i32,
-            configs: configs.remove(&topic.name),
-        })
+        .map(|topic| TopicListing { configs: configs.remove(&topic.name), ..topic.clone() })
         .collect()
 }
 

@@ -9,7 +9,7 @@ use twinlog_engine::Engine;
 
 use crate::support::{Random, World, until};
 
-const SEEDS: u64 = 60;
+const SEEDS: u64 = 300;
 
 struct Simulation {
     world: World,

@@ -41,6 +41,14 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new(seed: u64, brokers: i32) -> Self {
+        if let Ok(filter) = std::env::var("TWINLOG_LOG") {
+            // Said once for all tests of the process.
+            let _ = tracing_subscriber::fmt()
+                .with_env_filter(filter)
+                .with_ansi(false)
+                .with_writer(std::io::stderr)
+                .try_init();
+        }
         let options = |name: &str, seed| {
             let mut options = EmbeddedOptions::new(name).with_brokers(brokers);
             options.seed = seed;
