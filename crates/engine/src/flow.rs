@@ -11,10 +11,10 @@ use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
 use tracing::warn;
 use twinlog_client::{ClientError, Cluster, Isolation, OffsetSpec};
-use twinlog_flow::copy::Producer;
+use twinlog_flow::copy::{Producer, Stop};
 use twinlog_mirror::FlowConfig;
 use twinlog_offsets::state::{Gap, PartitionKey};
-use twinlog_types::{BrokerId, ClusterId, Code, FlowName, TopicPartition};
+use twinlog_types::{BrokerId, ClusterId, Code, FlowName, SourceOffset, TopicPartition};
 
 use crate::backoff::Backoff;
 use crate::board::Board;
@@ -311,9 +311,13 @@ impl Flow {
         }
     }
 
-    /// A partition has stopped: says so once, and keeps what is lost in the ledger.
+    /// A partition has stopped: says so once, and keeps in the ledger what cannot be copied.
     pub(crate) fn stopped(&self, cell: &Cell) {
-        let Some(stop) = cell.copier.lock().stopped().cloned() else { return };
+        let (stop, copied_to) = {
+            let copier = cell.copier.lock();
+            let Some(stop) = copier.stopped().cloned() else { return };
+            (stop, copier.map().copied_to())
+        };
         let now_ms = self.now_ms();
         if cell.stopped_ms.swap(now_ms, Ordering::AcqRel) != 0 {
             return;
@@ -323,10 +327,7 @@ impl Flow {
             "stopped: {}", stop.reason
         );
         self.board.stopped(&self.name, &cell.source, stop.clone());
-        if matches!(stop.code, Code::SourceGap | Code::SourceTruncated)
-            && let Some((from, to)) = stop.range
-        {
-            let gap = Gap { from, to, found_ms: now_ms, why: stop.code };
+        if let Some(gap) = gap_of(&stop, copied_to, now_ms) {
             self.gaps.lock().push((cell.key.clone(), cell.target.clone(), gap));
             self.dirty(cell.shard).urgent();
         }
@@ -373,4 +374,19 @@ impl Flow {
     pub(crate) fn target_throttled(&self, throttle: Duration) {
         self.board.throttled(&self.name, false, throttle);
     }
+}
+
+/// What a stop leaves in the ledger for those who look from outside: what is lost on the source, or
+/// what the copy cannot get past. They find the other reasons by themselves.
+fn gap_of(stop: &Stop, copied_to: SourceOffset, found_ms: i64) -> Option<Gap> {
+    let why = stop.code;
+    let (from, to) = match why {
+        Code::SourceGap | Code::SourceTruncated => stop.range?,
+        Code::RecordTooLarge | Code::CorruptBatch | Code::ContentsDiffer => {
+            let next = copied_to.plus(1);
+            (copied_to, stop.range.map_or(next, |(_, to)| to.max(next)))
+        }
+        _ => return None,
+    };
+    Some(Gap { from, to, found_ms, why })
 }

@@ -105,7 +105,7 @@ impl Facts<'_> {
         Standing::found(State::Waiting, Code::MirrorNotRunning, reason)
     }
 
-    /// Records that are gone from the source and stop the copy.
+    /// What stops the copy: records that are gone from the source, or that it cannot get past.
     fn lost(&self, ends: Ends, copied_to: i64) -> Option<Standing> {
         if copied_to < ends.start {
             let reason = format!(
@@ -115,8 +115,7 @@ impl Facts<'_> {
             return Some(Standing::found(State::Stopped, Code::SourceGap, reason));
         }
         let gap = self.gaps.iter().find(|gap| (gap.from.0..gap.to.0).contains(&copied_to))?;
-        let reason = format!("offsets {} to {} of the source were lost", gap.from, gap.to.0 - 1);
-        Some(Standing::found(State::Stopped, gap.why, reason))
+        Some(Standing::found(State::Stopped, gap.why, why(gap)))
     }
 
     fn behind(&self, position: &Position, copied_to: i64, lag: u64) -> Standing {
@@ -162,6 +161,31 @@ impl Facts<'_> {
         );
         Standing::found(State::Waiting, Code::OpenTransaction, reason)
     }
+}
+
+/// What the ledger says of a partition that stands before `gap`.
+fn why(gap: &Gap) -> String {
+    let Gap { from, to, why, .. } = gap;
+    match why {
+        Code::SourceGap | Code::SourceTruncated => {
+            format!("offsets {from} to {} of the source were lost", to.0 - 1)
+        }
+        Code::RecordTooLarge => format!(
+            "the next record of the source, at offset {} or before, makes a batch larger than \
+             max.message.bytes of the mirror allows; the copy goes on by itself once it is raised",
+            to.0 - 1
+        ),
+        Code::CorruptBatch => format!("the batch at source offset {from} cannot be read"),
+        Code::ContentsDiffer => format!(
+            "the last record that was copied before source offset {from} and its original differ"
+        ),
+        other => format!("the copy does not get past source offset {from}: {other}"),
+    }
+}
+
+/// Whether the ledger names records that the source does not have any more.
+pub(super) fn is_lost(gap: &Gap) -> bool {
+    matches!(gap.why, Code::SourceGap | Code::SourceTruncated)
 }
 
 fn target_not_empty(start: i64, end: i64) -> Standing {
@@ -285,6 +309,18 @@ mod tests {
         assert_eq!(kind(&recorded), (State::Stopped, Some(Code::SourceTruncated)));
         let past = Facts { gaps: &ledger, ..facts(Some(&position), 12, 12) };
         assert_eq!(past.standing(), Standing::in_sync());
+    }
+
+    #[test]
+    fn a_refused_record_stops_only_as_long_as_it_is_the_next() {
+        let position = position(10, 0, 10);
+        let (from, to) = (SourceOffset(10), SourceOffset(12));
+        let ledger = [Gap { from, to, found_ms: 0, why: Code::RecordTooLarge }];
+        let refused = Facts { gaps: &ledger, ..facts(Some(&position), 10, 20) };
+        assert_eq!(kind(&refused), (State::Stopped, Some(Code::RecordTooLarge)));
+        assert!(!is_lost(&ledger[0]));
+        let taken = Facts { gaps: &ledger, ..facts(Some(&position), 20, 20) };
+        assert_eq!(taken.standing(), Standing::in_sync());
     }
 
     #[test]

@@ -13,7 +13,7 @@ use twinlog_types::{ClusterId, Code, Partition, State, TopicName, TopicPartition
 
 use super::load::{AllBounds, Bounds, Known, Maps, topics as known_topics};
 use super::parallel::in_parallel;
-use super::partitions::{Ends, Facts};
+use super::partitions::{Ends, Facts, is_lost};
 use super::tail::{self, OpenTransaction};
 use super::{FlowObservation, Observer, PartitionObservation, TopicObservation, running, worst};
 use crate::state;
@@ -294,7 +294,7 @@ impl Observer {
                 lag_records: None,
                 lag_ms: None,
                 standing: maps.unusable.get(source).cloned().unwrap_or_else(unreachable),
-                gaps: partition.gaps.values().cloned().collect(),
+                gaps: partition.gaps.values().filter(|gap| is_lost(gap)).cloned().collect(),
             };
             match found.topics.last_mut().filter(|topic| topic.topic == source.topic) {
                 Some(topic) => topic.partitions.push(observation),
@@ -385,7 +385,7 @@ impl Sight {
             lag_records: facts.lag_records(),
             lag_ms: facts.lag_ms(),
             standing,
-            gaps,
+            gaps: gaps.into_iter().filter(is_lost).collect(),
         }
     }
 
