@@ -20,6 +20,15 @@
 //! 8. Runs that any owner may have sent stay in the durable state until the log told how far they
 //!    were used: a batch that arrives late is explained by the state of that moment.
 //!
+//! # What no look can tell
+//!
+//! - A leader that forgot the producer (idle, or records older than `producer.id.expiration.ms`)
+//!   takes any sequence. A packet of a lost connection that it comes to after the look is stored
+//!   twice then, and one that is refused in front of others leaves them stored without it.
+//! - Two processes agree on the n-th record only while the cleaner and retention leave alone what
+//!   neither has copied: a former owner that still sends what they removed meanwhile is recognised
+//!   only where its batches were cut otherwise.
+//!
 //! # References
 //!
 //! Record batch format v2; KIP-98 (sequences, markers); KIP-101 and KIP-320 (leader epochs);

@@ -6,6 +6,7 @@
 
 mod broker;
 mod check;
+mod faults;
 mod histories;
 mod source;
 mod tables;

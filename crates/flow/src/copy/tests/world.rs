@@ -55,29 +55,29 @@ impl Faults {
 }
 
 /// A batch on its way to the leader.
-struct Request {
-    ticket: u64,
-    bytes: Bytes,
+pub(super) struct Request {
+    pub(super) ticket: u64,
+    pub(super) bytes: Bytes,
     /// The source offsets of its records.
-    told: Vec<i64>,
+    pub(super) told: Vec<i64>,
 }
 
 /// One process's copier, and what it has under way.
 pub(super) struct Actor {
     pub(super) copier: Copier,
     /// Sent and not yet judged by the leader, in order.
-    connection: VecDeque<Request>,
+    pub(super) connection: VecDeque<Request>,
     /// Judged, the answer on its way; with the target offset that must be replicated first.
-    answers: VecDeque<(u64, Answer, i64)>,
-    fetch: Option<Fetched>,
-    write: Option<StateWrite>,
-    owner: bool,
-    unfenced: bool,
-    keep: Arc<()>,
+    pub(super) answers: VecDeque<(u64, Answer, i64)>,
+    pub(super) fetch: Option<Fetched>,
+    pub(super) write: Option<StateWrite>,
+    pub(super) owner: bool,
+    pub(super) unfenced: bool,
+    pub(super) keep: Arc<()>,
 }
 
 impl Actor {
-    fn new(copier: Copier) -> Self {
+    pub(super) fn new(copier: Copier) -> Self {
         Self {
             copier,
             connection: VecDeque::new(),
@@ -93,9 +93,9 @@ impl Actor {
 
 /// The durable state: as last written, and as it would be read.
 pub(super) struct Durable {
-    position: Position,
-    segments: BTreeMap<u32, Bytes>,
-    map: OffsetMap,
+    pub(super) position: Position,
+    pub(super) segments: BTreeMap<u32, Bytes>,
+    pub(super) map: OffsetMap,
 }
 
 pub(super) struct World {
@@ -107,9 +107,9 @@ pub(super) struct World {
     /// The owner is the last one.
     pub(super) actors: Vec<Actor>,
     /// Packets of lost connections that the leader may still come to, in order each.
-    late: Vec<VecDeque<Request>>,
+    pub(super) late: Vec<VecDeque<Request>>,
     /// Nothing fails any more.
-    calm: bool,
+    pub(super) calm: bool,
     /// The copy ended for good, and rightly so.
     pub(super) ended: Option<Stop>,
     /// What happened, for whoever reads a failure.
@@ -207,7 +207,7 @@ impl World {
         world
     }
 
-    fn restored(&mut self) -> Copier {
+    pub(super) fn restored(&mut self) -> Copier {
         let setup = setup(limits(&mut self.random, self.faults));
         match &self.durable {
             None => Copier::new(
@@ -223,7 +223,7 @@ impl World {
         }
     }
 
-    fn log(&mut self, what: &'static str, one: i64, other: i64) {
+    pub(super) fn log(&mut self, what: &'static str, one: i64, other: i64) {
         self.trace.push((what, one, other));
     }
 
@@ -250,7 +250,7 @@ impl World {
     }
 
     /// Asks the source; the answer is delivered later.
-    fn ask(&mut self, index: usize) {
+    pub(super) fn ask(&mut self, index: usize) {
         let Some(from) = self.actors[index].copier.wants_fetch() else { return };
         let from = from.offset;
         assert!(from.0 <= self.source.end);
@@ -267,7 +267,7 @@ impl World {
         }
     }
 
-    fn deliver_fetched(&mut self, index: usize) {
+    pub(super) fn deliver_fetched(&mut self, index: usize) {
         let actor = &mut self.actors[index];
         let Some(fetched) = actor.fetch.take() else { return };
         let bytes = fetched.records.len();
@@ -282,7 +282,7 @@ impl World {
         self.stopped(index);
     }
 
-    fn send(&mut self, index: usize) {
+    pub(super) fn send(&mut self, index: usize) {
         for _ in 0..=self.random.below(4) {
             let actor = &mut self.actors[index];
             let Some(sending) = actor.copier.next_send() else { return };
@@ -311,7 +311,7 @@ impl World {
     }
 
     /// Whoever restarted now from the durable state would know these records by their number.
-    fn explained(&self, request: &Request) {
+    pub(super) fn explained(&self, request: &Request) {
         let durable = self.durable.as_ref().expect("nothing is sent before a state is durable");
         for (count, &told) in (request.ticket..).zip(&request.told) {
             assert_eq!(
@@ -323,7 +323,7 @@ impl World {
     }
 
     /// The leader comes to the next request of a connection.
-    fn judge(&mut self, index: usize) {
+    pub(super) fn judge(&mut self, index: usize) {
         let Some(request) = self.actors[index].connection.pop_front() else { return };
         // Below min.insync.replicas. A leader without state would take the ones behind it.
         if self.broker.knows(PRODUCER.id) && !self.calm && self.random.once_in(15) {
@@ -335,7 +335,7 @@ impl World {
         self.actors[index].answers.push_back((request.ticket, answer, next));
     }
 
-    fn execute(&mut self, request: &Request) -> (Answer, i64) {
+    pub(super) fn execute(&mut self, request: &Request) -> (Answer, i64) {
         let end = self.broker.end();
         let reply = self.broker.append(&request.bytes);
         match reply {
@@ -354,7 +354,7 @@ impl World {
         }
     }
 
-    fn answer(&mut self, index: usize) {
+    pub(super) fn answer(&mut self, index: usize) {
         let Some((ticket, answer, next)) = self.actors[index].answers.pop_front() else { return };
         let unclear = !self.calm && self.random.once_in(15);
         let answer = if unclear { Answer::Unclear } else { answer };
@@ -377,7 +377,7 @@ impl World {
         self.stopped(index);
     }
 
-    fn look(&mut self, index: usize) {
+    pub(super) fn look(&mut self, index: usize) {
         let Some(from) = self.actors[index].copier.wants_look() else { return };
         // A look ends when the log's end does not move any more.
         for mut packets in std::mem::take(&mut self.late) {
@@ -399,7 +399,7 @@ impl World {
         self.stopped(index);
     }
 
-    fn store(&mut self, index: usize) {
+    pub(super) fn store(&mut self, index: usize) {
         let actor = &mut self.actors[index];
         if actor.write.is_none()
             && let Some(write) = actor.copier.take_state()
@@ -411,7 +411,7 @@ impl World {
     }
 
     /// A write of the state ends: durable or not, and told or not.
-    fn finish_store(&mut self, index: usize) {
+    pub(super) fn finish_store(&mut self, index: usize) {
         let actor = &mut self.actors[index];
         let Some(write) = actor.write.take() else { return };
         if !actor.owner {
@@ -432,7 +432,7 @@ impl World {
         }
     }
 
-    fn make_durable(&mut self, write: StateWrite) {
+    pub(super) fn make_durable(&mut self, write: StateWrite) {
         let mut segments =
             self.durable.take().map_or_else(BTreeMap::new, |durable| durable.segments);
         segments.extend(write.segments);
@@ -440,126 +440,8 @@ impl World {
         self.durable = Some(Durable { position: write.position, segments, map });
     }
 
-    fn fault(&mut self, index: usize) {
-        let one_owner = self.actors.len() == 1;
-        match self.random.below(15) {
-            0..=2 => {
-                let wide = self.faults.wide && self.random.once_in(3);
-                self.source.grow(&mut self.random, wide);
-            }
-            3 | 4 => self.lose(index),
-            5 | 6 => self.restart(),
-            7 if self.faults.foreign => {
-                let length = 1 + self.random.below(3) as i64;
-                self.broker.append_foreign(length);
-                self.log("foreign", length, self.broker.end());
-            }
-            8 if self.faults.forget && self.nothing_under_way() => {
-                self.broker.forget();
-                self.log("forgotten", 0, 0);
-            }
-            9 if self.faults.compact && one_owner => {
-                self.source.compact(&mut self.random);
-                self.log("compacted", 0, 0);
-            }
-            10 => {
-                let lowest = if self.faults.elect_unclean && self.random.once_in(2) {
-                    self.broker.start
-                } else {
-                    self.broker.high_watermark
-                };
-                let room = (self.broker.end() - lowest) as usize;
-                let end = lowest + self.random.below(room + 1) as i64;
-                self.elect(end);
-            }
-            11 => {
-                self.log("stopped from outside", index as i64, 0);
-                self.actors[index].copier.stop(Stop {
-                    code: Code::MissingPermission,
-                    reason: "a right is missing".into(),
-                    range: None,
-                    passing: true,
-                });
-                self.stopped(index);
-            }
-            12 if self.faults.trim_source && one_owner => {
-                let length = (self.source.end - self.source.start) as usize;
-                let start = self.source.start + self.random.below(length + 1) as i64;
-                self.source.trim(start);
-                self.log("source trimmed", start, 0);
-            }
-            13 if self.faults.trim_target => {
-                // Half the time only what the durable state knows of.
-                let known =
-                    self.durable.as_ref().map_or(0, |durable| durable.position.target_end.0);
-                let all = !self.faults.foreign && self.random.once_in(2);
-                let to = if all { self.broker.high_watermark } else { known };
-                let room = to.saturating_sub(self.broker.start).max(0) as usize;
-                let start = self.broker.start + self.random.below(room + 1) as i64;
-                self.broker.trim(start);
-                self.log("target trimmed", start, 0);
-            }
-            _ => {
-                self.actors[index].copier.look_first();
-                self.log("must look", index as i64, 0);
-            }
-        }
-    }
-
-    fn nothing_under_way(&self) -> bool {
-        self.actors.iter().all(|actor| actor.connection.is_empty())
-    }
-
-    /// A connection breaks. What the leader has not come to is late, or never comes.
-    fn lose(&mut self, index: usize) {
-        let actor = &mut self.actors[index];
-        self.late.push(std::mem::take(&mut actor.connection));
-        actor.answers.clear();
-        actor.copier.lost();
-        self.log("connection lost", index as i64, 0);
-    }
-
-    fn elect(&mut self, end: i64) {
-        self.log("elected", end, i64::from(self.broker.epoch()) + 1);
-        self.broker.elect(end);
-        // What was on its way to the old leader is lost with it.
-        for index in 0..self.actors.len() {
-            self.lose(index);
-        }
-        self.late.clear();
-    }
-
-    /// The owner dies, or is taken for dead and goes on; another process takes over.
-    fn restart(&mut self) {
-        let mut old = self.actors.pop().expect("there is an owner");
-        if let Some(write) = old.write.take() {
-            // The new owner's transaction settles it.
-            old.copier.state_not_stored();
-            if self.random.once_in(2) {
-                self.make_durable(write);
-            }
-        }
-        let goes_on = self.faults.two_owners
-            && !self.calm
-            && self.durable.is_some()
-            && self.random.once_in(2);
-        self.log("taken over", i64::from(goes_on), 0);
-        if goes_on {
-            old.owner = false;
-            self.actors.push(old);
-        } else {
-            self.late.push(old.connection);
-        }
-        if self.durable.is_none() {
-            // Nothing was sent: whoever comes begins anew.
-            self.actors.clear();
-        }
-        let copier = self.restored();
-        self.actors.push(Actor::new(copier));
-    }
-
     /// Looks after a copier that has stopped.
-    fn stopped(&mut self, index: usize) {
+    pub(super) fn stopped(&mut self, index: usize) {
         let actor = &mut self.actors[index];
         let Some(stop) = actor.copier.stopped().cloned() else { return };
         assert_eq!(actor.copier.queue_bytes(), 0);
