@@ -71,17 +71,18 @@ impl Board {
         self.flows.lock().clone()
     }
 
-    pub(crate) fn stand(&self, flow: &FlowName, state: State, code: Option<Code>, reason: String) {
+    pub(crate) fn stand(&self, flow: &FlowName, state: State, code: Option<Code>, reason: &str) {
         let standing =
-            FlowStanding { state, code, reason: (!reason.is_empty()).then(|| reason.clone()) };
+            FlowStanding { state, code, reason: (!reason.is_empty()).then(|| reason.to_owned()) };
         let mut flows = self.flows.lock();
         let board = flows.entry(flow.clone()).or_default();
         if board.standing == standing {
             return;
         }
-        match code {
-            Some(code) => warn!(%flow, %state, %code, "{reason}"),
-            None => info!(%flow, %state, "{reason}"),
+        if let Some(code) = code {
+            warn!(%flow, %state, %code, "{reason}");
+        } else {
+            info!(%flow, %state, "{reason}");
         }
         board.standing = standing;
     }

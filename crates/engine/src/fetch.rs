@@ -302,7 +302,7 @@ async fn check_range(flow: Arc<Flow>, cell: Arc<Cell>, from: SourceOffset) {
                 }
             }
             Err(error) => {
-                warn!(flow = %flow.name, partition = %cell.source, %error, "range unknown")
+                warn!(flow = %flow.name, partition = %cell.source, %error, "range unknown");
             }
         },
         Some(_) | None => flow.source.metadata_stale(),

@@ -182,7 +182,7 @@ impl Flow {
     }
 
     /// Our own pace, unless the file asks for more often. No file makes a loop spin.
-    pub(crate) fn no_later_than(&self, ours: Duration, file: Duration) -> Duration {
+    pub(crate) fn no_later_than(ours: Duration, file: Duration) -> Duration {
         ours.min(file.max(INTERVAL_MIN))
     }
 

@@ -61,7 +61,7 @@ pub(crate) async fn run(flow: Arc<Flow>) {
     };
     let ending = flow.ending();
     let interval =
-        flow.no_later_than(flow.options.groups_interval, config.sync_group_offsets_interval);
+        Flow::no_later_than(flow.options.groups_interval, config.sync_group_offsets_interval);
     loop {
         let round = tokio::select! {
             biased;
@@ -128,7 +128,7 @@ async fn round(flow: &Arc<Flow>, follower: &mut Follower) -> Result<(), ClientEr
     }
     if emit {
         write_checkpoints(flow, follower, checkpoints).await?;
-        let interval = flow.no_later_than(CHECKPOINTS_INTERVAL, flow.config.checkpoints_interval);
+        let interval = Flow::no_later_than(CHECKPOINTS_INTERVAL, flow.config.checkpoints_interval);
         follower.checkpoints_due = Instant::now() + interval;
     }
     Ok(())
@@ -143,12 +143,11 @@ fn say(flow: &Flow, follower: &mut Follower, group: &GroupId) {
         return;
     }
     let partition = standing.partition.map(|tp| tp.to_string()).unwrap_or_default();
-    match (code, standing.standing.reason) {
-        (Some(code), reason) => {
-            let reason = reason.unwrap_or_default();
-            warn!(flow = %flow.name, %group, partition, %code, "{reason}");
-        }
-        (None, _) => info!(flow = %flow.name, %group, state = %standing.standing.state, "followed"),
+    if let Some(code) = code {
+        let reason = standing.standing.reason.unwrap_or_default();
+        warn!(flow = %flow.name, %group, partition, %code, "{reason}");
+    } else {
+        info!(flow = %flow.name, %group, state = %standing.standing.state, "followed");
     }
 }
 
@@ -187,7 +186,7 @@ async fn list(flow: &Flow, follower: &mut Follower) -> Result<(), ClientError> {
     follower.said.retain(|group, _| present.contains(group));
     follower.followed = followed;
     let interval =
-        flow.no_later_than(flow.options.discovery_interval, flow.config.refresh_groups_interval);
+        Flow::no_later_than(flow.options.discovery_interval, flow.config.refresh_groups_interval);
     follower.listing_due = Instant::now() + interval;
     Ok(())
 }

@@ -57,7 +57,7 @@ pub(crate) async fn run(supervised: Supervised, stop: Ending) {
                 &name,
                 State::Stopped,
                 Some(Code::SameCluster),
-                format!(
+                &format!(
                     "{} and {} are the same cluster ({}): mirroring it to itself would never end; correct {}.bootstrap.servers or {}.bootstrap.servers",
                     name.source, name.target, pair.0, name.source, name.target
                 ),
@@ -68,7 +68,7 @@ pub(crate) async fn run(supervised: Supervised, stop: Ending) {
         match own_and_run(&supervised, &pair, &stop).await {
             Ok(End::Stopped) => return,
             Ok(End::Lost(reason)) => {
-                supervised.board.stand(&name, State::Waiting, Some(Code::OwnedElsewhere), format!(
+                supervised.board.stand(&name, State::Waiting, Some(Code::OwnedElsewhere), &format!(
                     "another twinlog run owns this flow ({reason}); this one stands by and takes over when that one falls silent"
                 ));
                 let stood_by = tokio::select! {
@@ -92,7 +92,7 @@ pub(crate) async fn run(supervised: Supervised, stop: Ending) {
                 &name,
                 State::Waiting,
                 None,
-                "a task of this flow panicked, which is a bug of twinlog (see the log above): the flow starts anew from its state".into(),
+                "a task of this flow panicked, which is a bug of twinlog (see the log above): the flow starts anew from its state",
             ),
             Err(error) => {
                 let now_ms = (supervised.options.clock)();
@@ -101,7 +101,7 @@ pub(crate) async fn run(supervised: Supervised, stop: Ending) {
                     &name,
                     State::Waiting,
                     code_of(&error),
-                    format!("the flow cannot start: {error}; trying goes on"),
+                    &format!("the flow cannot start: {error}; trying goes on"),
                 );
             }
         }
@@ -201,7 +201,7 @@ async fn own_and_run(
         board: supervised.board.clone(),
         budget: supervised.budget.clone(),
     });
-    supervised.board.stand(&config.name, State::CatchingUp, None, "copying".into());
+    supervised.board.stand(&config.name, State::CatchingUp, None, "copying");
     let mut writers = JoinSet::new();
     for (shard, transactional) in owned.shards.into_iter().enumerate() {
         let flow = flow.clone();

@@ -65,8 +65,10 @@ pub(crate) async fn run(flow: Arc<Flow>) {
             }
         }
         retry_stopped(&flow);
-        let interval = flow
-            .no_later_than(flow.options.discovery_interval, flow.config.refresh_topics_interval);
+        let interval = Flow::no_later_than(
+            flow.options.discovery_interval,
+            flow.config.refresh_topics_interval,
+        );
         let due = tokio::time::sleep(if first { Duration::from_millis(500) } else { interval });
         tokio::pin!(due);
         loop {

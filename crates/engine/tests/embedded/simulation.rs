@@ -1,10 +1,11 @@
 //! Random histories with faults: whatever happens, the mirror ends up faithful and groups exact.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use twinlog_client::ErrorCode;
-use twinlog_embedded::{Action, Fault, NewRecord};
+use twinlog_embedded::{Action, Fault, NewRecord, RequestLogEntry};
 use twinlog_engine::Engine;
 
 use crate::support::{Random, World, until};
@@ -122,16 +123,15 @@ impl Simulation {
     }
 
     fn brokers(&mut self) {
-        match self.down.take() {
-            Some((source, id)) => self.side(source).restart_broker(id),
-            None => {
-                let source = self.random.one_in(3);
-                let brokers = self.side(source).addresses().len() as u64;
-                let id = 1 + self.random.below(brokers) as i32;
-                self.side(source).kill_broker(id);
-                self.down = Some((source, id));
-            }
+        if let Some((source, id)) = self.down.take() {
+            self.side(source).restart_broker(id);
+            return;
         }
+        let source = self.random.one_in(3);
+        let brokers = self.side(source).addresses().len() as u64;
+        let id = 1 + self.random.below(brokers) as i32;
+        self.side(source).kill_broker(id);
+        self.down = Some((source, id));
     }
 
     fn side(&self, source: bool) -> &twinlog_embedded::EmbeddedCluster {
@@ -244,21 +244,16 @@ impl Simulation {
     fn trace(&self) -> u64 {
         let requests = self.world.target.requests();
         let began = requests.first().map(|first| first.at);
-        let text: String = requests
-            .iter()
-            .map(|request| {
-                format!(
-                    "{:?} {} {} {:?} {} {:?} {:?}\n",
-                    began.map(|began| request.at - began),
-                    request.broker,
-                    request.connection,
-                    request.api,
-                    request.version,
-                    request.partitions,
-                    request.names,
-                )
-            })
-            .collect();
+        let text = requests.iter().fold(String::new(), |mut text, request| {
+            let after = began.map(|began| request.at - began);
+            let RequestLogEntry { broker, connection, api, version, partitions, names, .. } =
+                request;
+            let _ = writeln!(
+                text,
+                "{after:?} {broker} {connection} {api:?} {version} {partitions:?} {names:?}"
+            );
+            text
+        });
         text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         })
@@ -275,14 +270,12 @@ fn simulate(seed: u64) -> u64 {
 }
 
 fn seeds() -> Vec<u64> {
-    match std::env::var("TWINLOG_SEED") {
-        Ok(text) => vec![text.parse().expect("TWINLOG_SEED is a number")],
-        Err(_) => {
-            let count = std::env::var("TWINLOG_SEEDS")
-                .map_or(SEEDS, |text| text.parse().expect("TWINLOG_SEEDS is a number"));
-            (0..count).collect()
-        }
+    if let Ok(text) = std::env::var("TWINLOG_SEED") {
+        return vec![text.parse().expect("TWINLOG_SEED is a number")];
     }
+    let count = std::env::var("TWINLOG_SEEDS")
+        .map_or(SEEDS, |text| text.parse().expect("TWINLOG_SEEDS is a number"));
+    (0..count).collect()
 }
 
 #[test]

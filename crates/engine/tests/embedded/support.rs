@@ -97,16 +97,12 @@ impl World {
         Engine::start(&self.configuration(extra), &[], options)
     }
 
-    pub(crate) fn mirror(&self, topic: &str) -> String {
-        format!("hello.{topic}")
-    }
-
     pub(crate) fn source_records(&self, topic: &str, partition: i32) -> Vec<Record> {
         self.source.records(topic, partition, Isolation::ReadCommitted)
     }
 
     pub(crate) fn target_records(&self, topic: &str, partition: i32) -> Vec<Record> {
-        let mirror = self.mirror(topic);
+        let mirror = mirror(topic);
         if self.target.topics().contains(&mirror) {
             self.target.records(&mirror, partition, Isolation::ReadCommitted)
         } else {
@@ -149,7 +145,7 @@ impl World {
         topic: &str,
         partition: i32,
     ) -> Option<i64> {
-        self.target.committed(group, &self.mirror(topic), partition)
+        self.target.committed(group, &mirror(topic), partition)
     }
 
     /// Waits until every partition of these topics is faithful.
@@ -163,11 +159,15 @@ impl World {
     }
 }
 
+fn mirror(topic: &str) -> String {
+    format!("hello.{topic}")
+}
+
 /// Waits until `missing` finds nothing, five simulated minutes at most.
 pub(crate) async fn until(what: &str, mut missing: impl FnMut() -> Option<String>) {
     let began = tokio::time::Instant::now();
     let mut last = None;
-    while began.elapsed() < Duration::from_secs(300) {
+    while began.elapsed() < Duration::from_mins(5) {
         last = missing();
         if last.is_none() {
             return;
