@@ -18,6 +18,8 @@ use crate::flow::{Flow, LANES_PER_BROKER};
 
 const TAIL_BYTES: i32 = 4 << 20;
 const TAIL_WAIT: Duration = Duration::from_millis(250);
+/// After so many looks in vain a partition gives up what it holds fetched.
+const PATIENCE: u32 = 3;
 /// The longest series of waits before a look: some four seconds.
 const FRUITLESS_MAX: u32 = 6;
 /// How often the tail may move while it is looked at before the newest reading counts: somebody
@@ -30,13 +32,18 @@ pub(crate) async fn run(flow: Arc<Flow>, cell: Arc<Cell>) {
     let ending = flow.ending();
     // A target that refuses every batch (too few replicas in sync, say) and is looked at in between
     // would be asked without a pause.
-    for _ in 0..fruitless(&cell).min(FRUITLESS_MAX) {
+    let fruitless = fruitless(&cell);
+    if fruitless >= PATIENCE {
+        cell.copier.lock().shed();
+    }
+    for _ in 0..fruitless.min(FRUITLESS_MAX) {
         tokio::select! {
             biased;
             () = ending.ended() => break,
             () = backoff.wait() => {}
         }
     }
+    let mut failed = 0;
     loop {
         let Some(from) = cell.copier.lock().wants_look() else { break };
         let look = look(&flow, &cell, from);
@@ -50,6 +57,10 @@ pub(crate) async fn run(flow: Arc<Flow>, cell: Arc<Cell>) {
             Err(error) => {
                 debug!(flow = %flow.name, partition = %cell.target, %error, "the tail cannot be read yet");
                 flow.look_failed(&cell, &error);
+                failed += 1;
+                if failed == PATIENCE {
+                    cell.copier.lock().shed();
+                }
                 flow.target.metadata_stale();
             }
         }

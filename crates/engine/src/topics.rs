@@ -22,6 +22,10 @@ use crate::flow::Flow;
 use crate::sightings::Sightings;
 use crate::state;
 
+/// How often the target's log starts are looked at.
+const PRUNE_INTERVAL: Duration = Duration::from_mins(1);
+/// A partition may hold at least this much fetched: a few batches.
+const QUEUE_BYTES_MIN: usize = 256 << 10;
 /// Passes of one look at the topics: what was created is taken up in the next.
 const PASSES_MAX: usize = 4;
 
@@ -40,6 +44,7 @@ pub(crate) async fn run(flow: Arc<Flow>) {
     let mut source_changed = flow.source.metadata_changed();
     let mut target_changed = flow.target.metadata_changed();
     let mut configs_due = Instant::now();
+    let mut prune_due = Instant::now() + PRUNE_INTERVAL;
     let mut first = true;
     loop {
         if first || flow.config.refresh_topics_enabled {
@@ -65,6 +70,11 @@ pub(crate) async fn run(flow: Arc<Flow>) {
             }
         }
         retry_stopped(&flow);
+        share_memory(&flow);
+        if Instant::now() >= prune_due {
+            prune(&flow).await;
+            prune_due = Instant::now() + PRUNE_INTERVAL;
+        }
         let interval = Flow::no_later_than(
             flow.options.discovery_interval,
             flow.config.refresh_topics_interval,
@@ -86,6 +96,32 @@ pub(crate) async fn run(flow: Arc<Flow>) {
                 _ = source_changed.changed() => {}
                 _ = target_changed.changed() => {}
             }
+        }
+    }
+}
+
+/// No partition may hold so much that the others cannot go on.
+fn share_memory(flow: &Flow) {
+    let cells = flow.cells.all();
+    let share = flow.options.fetched_bytes / (2 * cells.len().max(1));
+    let bytes = share
+        .clamp(QUEUE_BYTES_MIN.min(flow.options.partition_bytes), flow.options.partition_bytes);
+    for cell in cells {
+        cell.copier.lock().set_queue_bytes(bytes);
+    }
+}
+
+/// What retention took on the target leaves the maps: a position there is before the start.
+async fn prune(flow: &Flow) {
+    let cells = flow.cells.all();
+    let wanted: Vec<_> =
+        cells.iter().map(|cell| (cell.target.clone(), OffsetSpec::Earliest)).collect();
+    let isolation = twinlog_client::Isolation::ReadUncommitted;
+    // What is not answered now is asked again with the next round.
+    let Ok(listed) = flow.target.list_offsets(&wanted, isolation).await else { return };
+    for (cell, (_, start)) in cells.iter().zip(listed) {
+        if let Ok(start) = start {
+            cell.copier.lock().prune(TargetOffset(start.offset));
         }
     }
 }

@@ -313,9 +313,9 @@ impl Copier {
         }
     }
 
-    /// Whether the map tells how far the copy is: after a restart only once the tail was looked at.
+    /// Whether the map tells how far the copy is: only once the tail was looked at.
     pub fn is_settled(&self) -> bool {
-        !self.recovering
+        self.known
     }
 
     /// Whether it copies (as opposed to waiting for a look, or being stopped).
@@ -338,6 +338,26 @@ impl Copier {
         self.doubled_records
     }
 
+    /// Gives up what is fetched and not acknowledged while the target cannot be looked at: a
+    /// partition that waits must not keep the memory of those that go on. What was sent may have
+    /// arrived; its runs stay in the map until the look.
+    pub fn shed(&mut self) {
+        if self.phase == Phase::Look && !self.pending.is_empty() {
+            self.give_up();
+            self.recovering = true;
+        }
+    }
+
+    /// How much of its source a partition may hold fetched changed.
+    pub fn set_queue_bytes(&mut self, bytes: usize) {
+        self.setup.limits.queue_bytes = bytes;
+    }
+
+    /// The target deleted what lies below `log_start`: retention, or an operator.
+    pub fn prune(&mut self, log_start: TargetOffset) {
+        self.map.prune(log_start);
+    }
+
     /// The target's limit on a batch changed.
     pub fn set_batch_bytes(&mut self, bytes: usize) {
         self.setup.limits.batch_bytes = bytes;
@@ -354,6 +374,10 @@ impl Copier {
     /// sent may still arrive: its runs stay in the map until the next look.
     pub fn stop(&mut self, stop: Stop) {
         self.phase = Phase::Stopped(stop);
+        self.give_up();
+    }
+
+    fn give_up(&mut self) {
         let due = self.pending.iter().take(self.sent).filter(|pending| !pending.settled);
         self.given_up.extend(due.map(|pending| pending.base_count));
         self.clear_queue();
