@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use twinlog_embedded::NewRecord;
-use twinlog_types::{Code, TopicName};
+use twinlog_flow::copy::Stop;
+use twinlog_types::{Code, TopicName, TopicPartition};
 
 use crate::support::{World, until};
 
@@ -178,5 +179,72 @@ async fn what_the_target_lost_is_noticed_before_the_next_batch_and_copied_again(
     let report = engine.report();
     let events: Vec<_> = report.flows.values().flat_map(|flow| &flow.events).collect();
     assert!(events.iter().any(|event| event.code == Code::TargetTruncated), "{events:?}");
+    engine.shutdown().await;
+}
+
+/// How one partition stopped, once it has.
+async fn stop_of(engine: &twinlog_engine::Engine, topic: &str, partition: i32) -> Stop {
+    let wanted = TopicPartition::new(topic, partition);
+    let mut found = None;
+    until("the partition stops", || {
+        let report = engine.report();
+        found = report.flows.values().find_map(|flow| flow.stopped.get(&wanted).cloned());
+        found.is_none().then(|| format!("{:?}", report.flows))
+    })
+    .await;
+    found.expect("it was found")
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_of_a_batch_with_a_wrong_checksum_reaches_the_target() {
+    let world = World::new(31, 1);
+    world.source.create_topic("orders", 2, &[]).unwrap();
+    world.source.append("orders", 0, &numbered(0, 10)).unwrap();
+    world.source.append("orders", 1, &numbered(0, 10)).unwrap();
+    let sound = world.source.batches("orders", 0).remove(0);
+    let mut broken = sound.to_vec();
+    let last = broken.len() - 1;
+    broken[last] ^= 1;
+    world.source.append_raw("orders", 0, &broken.into()).unwrap();
+    world.source.append("orders", 0, &numbered(10, 20)).unwrap();
+    let engine = world.start();
+    let stop = stop_of(&engine, "orders", 0).await;
+    assert_eq!(stop.code, Code::CorruptBatch);
+    assert_eq!(stop.range.map(|(from, _)| from.0), Some(10), "{stop:?}");
+    until("the other partition goes on", || world.difference("orders", 1)).await;
+    // What came before the broken batch is sound, and copied; nothing from it on is.
+    assert_eq!(world.target_records("orders", 0).len(), 10);
+    engine.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_record_that_the_target_refuses_stops_its_partition_and_no_other() {
+    let world = World::new(32, 1);
+    world.source.create_topic("orders", 2, &[]).unwrap();
+    world.target.create_topic("hello.orders", 2, &[("cleanup.policy", "compact")]).unwrap();
+    world.source.append("orders", 1, &numbered(0, 10)).unwrap();
+    let keyless = NewRecord { key: None, ..NewRecord::new("", "value") };
+    world.source.append("orders", 0, &[keyless]).unwrap();
+    let engine = world.start_with("hello->world.sync.topic.configs.enabled = false");
+    let stop = stop_of(&engine, "orders", 0).await;
+    assert_eq!(stop.code, Code::RefusedByTarget, "{stop:?}");
+    until("the other partition goes on", || world.difference("orders", 1)).await;
+    engine.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_record_that_is_too_large_stops_its_partition_and_goes_on_when_it_may() {
+    let world = World::new(33, 1);
+    world.source.create_topic("orders", 1, &[]).unwrap();
+    world.target.create_topic("hello.orders", 1, &[("max.message.bytes", "1000")]).unwrap();
+    world.source.append("orders", 0, &numbered(0, 100)).unwrap();
+    world.source.append("orders", 0, &[NewRecord::new("key", "x".repeat(2_000))]).unwrap();
+    world.source.append("orders", 0, &numbered(100, 110)).unwrap();
+    let engine = world.start_with("hello->world.sync.topic.configs.enabled = false");
+    let stop = stop_of(&engine, "orders", 0).await;
+    assert_eq!(stop.code, Code::RecordTooLarge, "{stop:?}");
+    assert_eq!(world.target_records("orders", 0).len(), 100, "all before it are there");
+    world.target.alter_config("hello.orders", "max.message.bytes", Some("100000")).unwrap();
+    world.until_equal(&BTreeMap::from([("orders".to_owned(), 1)])).await;
     engine.shutdown().await;
 }
