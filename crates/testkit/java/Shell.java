@@ -28,6 +28,7 @@ import java.util.concurrent.atomic.AtomicLong;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.AlterConfigOp;
 import org.apache.kafka.clients.admin.ConfigEntry;
+import org.apache.kafka.clients.admin.ListOffsetsOptions;
 import org.apache.kafka.clients.admin.ListTopicsOptions;
 import org.apache.kafka.clients.admin.NewPartitions;
 import org.apache.kafka.clients.admin.NewTopic;
@@ -52,6 +53,8 @@ import org.apache.kafka.common.utils.Exit;
  */
 final class Shell {
   private static final long LIMIT_MS = 60_000;
+
+  private static final ListOffsetsOptions SOON = new ListOffsetsOptions().timeoutMs(5_000);
 
   /** What is printed besides answers: by tools (one at a time), or by accident. */
   private static final Printed PRINTED = new Printed(System.err);
@@ -298,7 +301,22 @@ final class Shell {
       question.put(new TopicPartition(topic, info.partition()), spec);
     }
     Map<Integer, Long> offsets = new TreeMap<>();
-    admin.listOffsets(question).all().get().forEach((tp, info) -> offsets.put(tp.partition(), info.offset()));
+    await(
+        "offsets of " + topic,
+        () -> {
+          try {
+            admin.listOffsets(question, SOON).all().get()
+                .forEach((tp, info) -> offsets.put(tp.partition(), info.offset()));
+            return true;
+          } catch (ExecutionException e) {
+            // A question to a leader that has died waits until this broker is back, although another one
+            // leads by now; asked anew, it goes there.
+            if (e.getCause() instanceof org.apache.kafka.common.errors.TimeoutException) {
+              return false;
+            }
+            throw e;
+          }
+        });
     return offsets;
   }
 
