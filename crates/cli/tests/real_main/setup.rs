@@ -1,7 +1,7 @@
 //! What the tests share: brokers, the properties file, `twinlog run`, and how a mirror is judged.
 
 use std::collections::BTreeMap;
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -113,14 +113,13 @@ pub(crate) fn flows_file(
     let names: Vec<&str> = clusters.iter().map(|(name, _)| *name).collect();
     let mut text = format!("clusters = {}\n", names.join(", "));
     for (name, bootstrap) in clusters {
-        text.push_str(&format!("{name}.bootstrap.servers = {bootstrap}\n"));
+        let _ = writeln!(text, "{name}.bootstrap.servers = {bootstrap}");
     }
     for (source, target) in flows {
-        text.push_str(&format!(
-            "{source}->{target}.enabled = true\n{source}->{target}.topics = {topics}\n\
-             {source}->{target}.groups = {prefix}.*\n\
-             {source}->{target}.sync.group.offsets.enabled = true\n"
-        ));
+        let flow = format!("{source}->{target}");
+        let _ = writeln!(text, "{flow}.enabled = true\n{flow}.topics = {topics}");
+        let _ = writeln!(text, "{flow}.groups = {prefix}.*");
+        let _ = writeln!(text, "{flow}.sync.group.offsets.enabled = true");
     }
     text + REPLICATION
 }
