@@ -39,11 +39,12 @@ impl World {
 
     /// The mirror holds what it must, and every offset of either side translates to the truth.
     pub(super) fn check_all(&self) {
-        self.check_copied(0);
         let map = self.actors[0].copier.map();
         let pairs: Vec<(i64, i64)> = self.pairs().collect();
         let end = map.target_end().0;
-        assert!(pairs.last().is_none_or(|&(_, target)| target < end), "more than the map knows");
+        // Where the copy ended at a gap, a former owner may have stored what it had read of it.
+        let all_known = pairs.last().is_none_or(|&(_, target)| target < end);
+        assert!(all_known || self.ended.is_some(), "more than the map knows");
         for record in self.broker.log.iter().flat_map(|batch| &batch.records) {
             let original = &self.source.originals[&told_offset(record).unwrap()];
             assert_eq!(
@@ -58,6 +59,7 @@ impl World {
             assert!(!due || copied.contains(&record.offset), "{} is missing", record.offset);
         }
         if self.ended.is_none() {
+            self.check_copied(0);
             assert_eq!(copied_to, self.source.end);
             self.check_translation(&pairs);
         }

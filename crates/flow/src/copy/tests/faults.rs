@@ -1,5 +1,7 @@
 //! What goes wrong: between the logs, in them, and with whoever copies.
 
+use std::collections::VecDeque;
+
 use twinlog_types::Code;
 
 use super::world::{Actor, World};
@@ -56,10 +58,12 @@ impl World {
                 self.log("source trimmed", start, 0);
             }
             13 if self.faults.trim_target => {
-                // Half the time only what the durable state knows of.
+                // Half the time only what the durable state knows of. What is more is explained by
+                // the producer state and by how long the log is, and else stops the copy.
                 let known =
                     self.durable.as_ref().map_or(0, |durable| durable.position.target_end.0);
-                let all = !self.faults.foreign && self.random.once_in(2);
+                let explained = !self.faults.foreign && !self.faults.forget;
+                let all = explained && self.random.once_in(2);
                 let to = if all { self.broker.high_watermark } else { known };
                 let room = to.saturating_sub(self.broker.start).max(0) as usize;
                 let start = self.broker.start + self.random.below(room + 1) as i64;
@@ -74,7 +78,11 @@ impl World {
     }
 
     fn nothing_under_way(&self) -> bool {
-        self.actors.iter().all(|actor| actor.connection.is_empty())
+        self.late.iter().all(VecDeque::is_empty)
+            && self
+                .actors
+                .iter()
+                .all(|actor| actor.connection.is_empty() && actor.answers.is_empty())
     }
 
     /// A connection breaks. What the leader has not come to is late, or never comes.
