@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 use twinlog_protocol::{
     ApiKey, ProtocolError, Request, VersionRange, decode_response, encode_body,
 };
@@ -67,17 +68,24 @@ impl Connection {
         if i16::try_from(options.client_id.len()).is_err() {
             return Err(failed("the client id is longer than 32,767 bytes".to_owned()));
         }
-        let stream = tokio::time::timeout(options.connect_timeout, async {
+        let limit = options.connect_timeout;
+        let deadline = Instant::now() + limit;
+        let stream = tokio::time::timeout_at(deadline, async {
             secure(dial.dial(host, port).await?, options).await
         })
         .await
-        .map_err(|_| failed(format!("no connection within {:?}", options.connect_timeout)))?
+        .map_err(|_| failed(format!("no connection within {limit:?}")))?
         .map_err(|error| failed(error.to_string()))?;
 
         let (shared, requests) = Shared::new(Arc::clone(&peer), options);
         let link = Arc::new(Link(Arc::clone(&shared)));
         tokio::spawn(drive(shared, stream, requests));
-        let offer = Arc::new(negotiate(&link, options).await?);
+        // A frozen broker accepts connections (its kernel does) and never answers: whoever waits for
+        // it as long as for a request waits past the election of another one.
+        let offer = tokio::time::timeout_at(deadline, negotiate(&link, options))
+            .await
+            .map_err(|_| failed(format!("connected, but no answer within {limit:?}")))?;
+        let offer = Arc::new(offer?);
         tracing::debug!(peer = &*peer, apis = offer.versions.len(), "connected");
         Ok(Self { link, offer })
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 pub struct Options {
     /// What we call ourselves in every request; quotas and broker logs go by it.
     pub client_id: String,
-    /// For the dial and the security handshake together.
+    /// For the dial, the security handshake and the negotiation of versions together.
     pub connect_timeout: Duration,
     /// From queueing a request to its answer. Longer than the longest wait a request asks of the
     /// broker (a Fetch's `max_wait_ms`).
