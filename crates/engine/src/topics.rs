@@ -19,6 +19,7 @@ use twinlog_types::{Code, SourceOffset, TargetOffset, TopicName, TopicPartition}
 
 use crate::cell::Cell;
 use crate::flow::Flow;
+use crate::internal;
 use crate::sightings::Sightings;
 use crate::state;
 
@@ -332,6 +333,7 @@ async fn carry_out(
     plan: &TopicPlan,
 ) -> Result<bool, ClientError> {
     let mut again = false;
+    let mut changed = Vec::new();
     let new: Vec<NewTopic> = plan
         .create
         .iter()
@@ -350,7 +352,7 @@ async fn carry_out(
             match answer {
                 Ok(_) => {
                     info!(flow = %flow.name, topic = %topic, partitions = creation.partitions, "created");
-                    again = true;
+                    changed.push((topic, creation.partitions));
                 }
                 Err(refusal) if refusal.code == ErrorCode::TOPIC_ALREADY_EXISTS => again = true,
                 Err(refusal) => again |= follower.creation_refused(creation, &refusal.to_string()),
@@ -361,13 +363,18 @@ async fn carry_out(
         match flow.target.create_partitions(&growth.target, growth.count).await {
             Ok(()) => {
                 info!(flow = %flow.name, topic = %growth.target, partitions = growth.count, "grown");
-                again = true;
+                changed.push((growth.target.clone(), growth.count));
             }
             Err(error @ ClientError::Code { .. }) => {
                 follower.growth_refused(growth, &error.to_string());
             }
             Err(error) => return Err(error),
         }
+    }
+    if !changed.is_empty() {
+        // What is not visible yet would be taken up with the next look, seconds later.
+        internal::until_led(&flow.target, &changed).await?;
+        again = true;
     }
     for alteration in &plan.alter {
         let changes: Vec<twinlog_client::ConfigChange> = alteration
