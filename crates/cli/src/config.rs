@@ -37,6 +37,12 @@ offset-syncs.topic.replication.factor=-1
 
 /// Reads the configuration.
 pub(crate) fn load(common: &Common) -> Result<Configuration, Failure> {
+    load_with_notes(common).map(|(configuration, _)| configuration)
+}
+
+/// Reads the configuration; and which entries do nothing: misspelt, said twice, or at a level where
+/// nobody reads them.
+pub(crate) fn load_with_notes(common: &Common) -> Result<(Configuration, Vec<Problem>), Failure> {
     let source = Source::of(common)?;
     let resolver = |kind: &str, path: &str, key: &str| resolve(kind, path, key);
     let reading =
@@ -44,7 +50,9 @@ pub(crate) fn load(common: &Common) -> Result<Configuration, Failure> {
     let mut problems = reading.problems;
     problems.extend(unsupported(&reading.configuration, &source.name));
     if problems.is_empty() {
-        return Ok(reading.configuration);
+        let mut notes = reading.notes;
+        notes.iter_mut().for_each(|note| source.locate(note));
+        return Ok((reading.configuration, notes));
     }
     for problem in &mut problems {
         source.locate(problem);

@@ -18,7 +18,7 @@ use tracing::{error, info, warn};
 use twinlog_client::TcpDial;
 use twinlog_engine::{Engine, EngineOptions};
 use twinlog_mirror::Configuration;
-use twinlog_types::ClusterAlias;
+use twinlog_types::{ClusterAlias, Code};
 
 use crate::args::{Common, Run};
 use crate::config;
@@ -56,7 +56,11 @@ impl Loaded {
 }
 
 fn load(args: &Run) -> Result<Loaded, Failure> {
-    let configuration = config::load(&args.common)?;
+    let (configuration, notes) = config::load_with_notes(&args.common)?;
+    for note in notes {
+        let suggestion = note.suggestion.as_deref().unwrap_or_default();
+        warn!(code = %Code::UnknownProperty, "{note}; {suggestion}");
+    }
     for alias in &args.clusters {
         if configuration.cluster(alias).is_none() {
             let known: Vec<&str> =

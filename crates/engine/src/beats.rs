@@ -34,7 +34,7 @@ pub(crate) async fn run(
             () = stop.ended() => return,
             () = tokio::time::sleep(rest) => {}
         }
-        let beat: Result<(), ClientError> = async {
+        let beating = async {
             if !ready {
                 let factor = config.heartbeats_topic_replication_factor;
                 internal::ensure_compacted(&target, &topic, factor).await?;
@@ -49,9 +49,13 @@ pub(crate) async fn run(
                 headers: Vec::new(),
             };
             target.produce_plain(&tp, &[record]).await?;
-            Ok(())
-        }
-        .await;
+            Ok::<_, ClientError>(())
+        };
+        let beat = tokio::select! {
+            biased;
+            () = stop.ended() => return,
+            beat = beating => beat,
+        };
         match beat {
             Ok(()) => said = false,
             Err(error) if !said => {

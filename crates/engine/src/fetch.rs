@@ -25,7 +25,7 @@ pub(crate) const ANSWER_BYTES: usize = 8 << 20;
 /// Most bytes of one partition in an answer, beyond its first batch.
 const PARTITION_BYTES: usize = 1 << 20;
 /// A part below this fraction of its answer is copied out of it.
-const SMALL_SHARE: usize = 8;
+const SMALL_SHARE: usize = 16;
 /// How long a broker waits for new records when everything is in sync.
 const LONG_POLL: Duration = Duration::from_millis(500);
 /// The same while a full partition waits for room: it must not be held up by idle ones.

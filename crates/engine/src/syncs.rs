@@ -50,7 +50,7 @@ pub(crate) async fn run(flow: Arc<Flow>) {
             () = tokio::time::sleep(INTERVAL) => {}
         }
         let factor = flow.config.offset_syncs_topic_replication_factor;
-        let written: Result<(), ClientError> = async {
+        let writing = async {
             if !ready {
                 internal::ensure_compacted(&cluster, &topic, factor).await?;
                 ready = true;
@@ -59,9 +59,13 @@ pub(crate) async fn run(flow: Arc<Flow>) {
             for chunk in records.chunks(1_000) {
                 cluster.produce_plain(&tp, chunk).await?;
             }
-            Ok(())
-        }
-        .await;
+            Ok::<_, ClientError>(())
+        };
+        let written = tokio::select! {
+            biased;
+            () = ending.ended() => return,
+            written = writing => written,
+        };
         match written {
             Ok(()) => said = false,
             Err(error) => {
