@@ -79,6 +79,7 @@ pub(crate) struct Scene<'a> {
     topics: Vec<String>,
     groups: Vec<String>,
     file: PathBuf,
+    started: Instant,
     _scratch: Scratch,
 }
 
@@ -92,6 +93,7 @@ impl<'a> Scene<'a> {
         workload: Workload,
         replication: i16,
     ) -> Result<Self> {
+        let started = Instant::now();
         let jars = jars()?;
         let (source, target) =
             KafkaCluster::start_two((&jars, "hello", source), (&jars, "world", target))?;
@@ -107,8 +109,7 @@ impl<'a> Scene<'a> {
         let scratch = Scratch::new("mirror")?;
         let text = configuration(&source, &target, replication);
         let file = scratch.write("mm2.properties", &text)?;
-        println!("  loaded {} records and {} aborted ones", loaded.records, loaded.aborted);
-        Ok(Self {
+        let scene = Self {
             source,
             target,
             shell,
@@ -117,8 +118,17 @@ impl<'a> Scene<'a> {
             topics,
             groups,
             file,
+            started,
             _scratch: scratch,
-        })
+        };
+        let Loaded { records, aborted, .. } = &scene.loaded;
+        scene.say(&format!("loaded {records} records and {aborted} aborted ones"));
+        Ok(scene)
+    }
+
+    /// Says how a test comes along.
+    pub(crate) fn say(&self, what: &str) {
+        println!("  {:5.1} s: {what}", self.started.elapsed().as_secs_f64());
     }
 
     /// Starts `twinlog run`.
@@ -222,11 +232,11 @@ impl<'a> Scene<'a> {
             let whole = whole.err().map(|error| error.to_string()).unwrap_or_default();
             return Err(format!("{report}{whole}\n{}", complaints(by)).into());
         }
-        println!(
-            "  {} records equal, 0 lost, 0 doubled, 0 reordered, {} ms after the source was at rest",
+        self.say(&format!(
+            "{} records equal, 0 lost, 0 doubled, 0 reordered, {} ms after the source was at rest",
             report.compared,
             start.elapsed().as_millis()
-        );
+        ));
         Ok((wanted, target))
     }
 
@@ -241,11 +251,11 @@ impl<'a> Scene<'a> {
             })
             .map_err(|error| format!("{error}\n{}", complaints(by)))?;
         }
-        println!(
-            "  {} groups exact in {checked} partitions after {} ms",
+        self.say(&format!(
+            "{} groups exact in {checked} partitions after {} ms",
             self.groups.len(),
             start.elapsed().as_millis()
-        );
+        ));
         // What came late, after all was equal, is still there.
         let ends = self.ends()?;
         for ((topic, partition), log) in &source.logs {
