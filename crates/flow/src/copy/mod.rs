@@ -313,9 +313,11 @@ impl Copier {
         }
     }
 
-    /// Whether the map tells how far the copy is: only once the tail was looked at.
+    /// Whether the map tells how far the copy is. After a start, and after the target lost its end,
+    /// that takes a look at the tail and then a write of the state: only an owner can write, and
+    /// who is none any more may have read a tail that its own map does not explain.
     pub fn is_settled(&self) -> bool {
-        self.known
+        self.known && !self.recovering && !self.must_store
     }
 
     /// Whether it copies (as opposed to waiting for a look, or being stopped).

@@ -20,14 +20,15 @@ impl World {
 
     /// Every record up to the acknowledged end of a copier is where its map says, once, in order.
     pub(super) fn check_copied(&self, index: usize) {
-        let map = self.actors[index].copier.map();
+        let actor = &self.actors[index];
+        let (map, log_start) = (actor.copier.map(), actor.log_start);
         let end = map.target_end().0;
         let mut last = -1;
         for (source, target) in self.pairs().take_while(|&(_, target)| target < end) {
             assert!(source > last, "source offset {source} stands behind {last} in the mirror");
             last = source;
-            let expected = if target < self.broker.start {
-                Translation::BeforeStart { offset: TargetOffset(self.broker.start), missing: 0 }
+            let expected = if target < log_start {
+                Translation::BeforeStart { offset: TargetOffset(log_start), missing: 0 }
             } else {
                 Translation::Exact(TargetOffset(target))
             };

@@ -73,6 +73,8 @@ pub(super) struct Actor {
     pub(super) write: Option<StateWrite>,
     pub(super) owner: bool,
     pub(super) unfenced: bool,
+    /// Where the target's log began at the last look.
+    pub(super) log_start: i64,
     pub(super) keep: Arc<()>,
 }
 
@@ -86,6 +88,7 @@ impl Actor {
             write: None,
             owner: true,
             unfenced: true,
+            log_start: 0,
             keep: Arc::new(()),
         }
     }
@@ -391,9 +394,10 @@ impl World {
         let actor = &mut self.actors[index];
         let looked = actor.copier.looked(&tail);
         actor.unfenced = tail.last_sequence.is_none();
+        actor.log_start = tail.log_start.0;
         let settled = actor.copier.map().target_end();
         self.log("looked", looked.found as i64, settled.0);
-        if looked.resumed {
+        if looked.resumed && self.actors[index].copier.is_settled() {
             self.check_copied(index);
         }
         self.stopped(index);
@@ -429,6 +433,9 @@ impl World {
             copier.state_not_stored();
         } else {
             copier.state_stored();
+            if copier.copying() && copier.is_settled() {
+                self.check_copied(index);
+            }
         }
     }
 
