@@ -46,36 +46,38 @@ fn workload() -> Workload {
 }
 
 /// The mirror of the users' file on the shared brokers.
-pub(crate) fn mirror(pair: &Pair) -> Result<Mirror> {
+fn mirror(pair: &Pair) -> Result<Mirror> {
     Mirror::new(&users_file(&pair.hello.bootstrap(), &pair.world.bootstrap()))
 }
 
-/// Fills the source, once, and commits for each group of the tests.
-pub(crate) fn loaded(pair: &Pair) -> Result<BTreeMap<String, Offsets>> {
+/// Fills the source, once.
+fn load(pair: &Pair) -> Result {
     let (shell, hello) = (&pair.shell, pair.hello.bootstrap());
-    let workload = workload();
-    let names = workload.names();
-    if !shell.topics(&hello)?.contains_key("orders") {
-        let start = Instant::now();
-        let loaded = workload.load(shell, &hello)?;
-        assert!(loaded.records >= 300_000, "{loaded:?}");
-        for partition in 0..PARTITIONS {
-            for topic in ["orders", "payments"] {
-                shell.delete_records(&hello, topic, partition, START)?;
-            }
-        }
-        println!("loaded {} records in {:.1?}: {loaded:?}", loaded.records, start.elapsed());
+    if shell.topics(&hello)?.contains_key("orders") {
+        return Ok(());
     }
+    let start = Instant::now();
+    let loaded = workload().load(shell, &hello)?;
+    assert!(loaded.records >= 300_000, "{loaded:?}");
+    for partition in 0..PARTITIONS {
+        for topic in ["orders", "payments"] {
+            shell.delete_records(&hello, topic, partition, START)?;
+        }
+    }
+    println!("loaded {} records in {:.1?}: {loaded:?}", loaded.records, start.elapsed());
+    Ok(())
+}
+
+/// Commits on every topic, for a group for each lag.
+fn commit_at_lags(pair: &Pair, prefix: &str) -> Result<BTreeMap<String, Offsets>> {
+    let (shell, hello, workload) = (&pair.shell, pair.hello.bootstrap(), workload());
     let mut commits = BTreeMap::new();
     for lag in LAGS {
-        let group = format!("payments-lag-{lag}");
-        let commits_of = shell.commit_at_lag(&hello, &group, &names, lag, CommitAs::Admin)?;
-        commits.insert(group, commits_of);
+        let group = format!("{prefix}-{lag}");
+        let offsets =
+            shell.commit_at_lag(&hello, &group, &workload.names(), lag, CommitAs::Admin)?;
+        commits.insert(group, offsets);
     }
-    // One that was a real member, and is not followed under its name by chance of a pattern alone.
-    let group = "orders-consumer".to_owned();
-    let commits_of = shell.commit_at_lag(&hello, &group, &["orders"], 99, CommitAs::Member)?;
-    commits.insert(group, commits_of);
     Ok(commits)
 }
 
@@ -128,9 +130,14 @@ fn commit_at_odd_places(
 pub(crate) fn exact() -> TestResult {
     let pair = setup::pair()?;
     let (shell, hello, world) = (&pair.shell, pair.hello.bootstrap(), pair.world.bootstrap());
-    let mut commits = loaded(pair)?;
+    load(pair)?;
+    let mut commits = commit_at_lags(pair, "payments-lag")?;
     let workload = workload();
     let names = workload.names();
+    // One that was a real member, under the name that the file spells out.
+    let offsets =
+        shell.commit_at_lag(&hello, "orders-consumer", &["orders"], 99, CommitAs::Member)?;
+    commits.insert("orders-consumer".to_owned(), offsets);
 
     let mirror = mirror(pair)?;
     let run = mirror.run()?;
@@ -248,7 +255,8 @@ fn assert_sane_lag(shell: &Shell, world: &str, group: &str, all: &[Place]) -> Re
 pub(crate) fn mirror_client() -> TestResult {
     let pair = setup::pair()?;
     let (shell, world) = (&pair.shell, pair.world.bootstrap());
-    let commits = loaded(pair)?;
+    load(pair)?;
+    let commits = commit_at_lags(pair, "payments-probe")?;
     let groups: Vec<&str> = commits.keys().map(String::as_str).collect();
     let mirror = mirror(pair)?;
     let run = mirror.run()?;
