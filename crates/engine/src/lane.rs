@@ -90,6 +90,7 @@ pub(crate) async fn run(flow: Arc<Flow>, key: LaneKey, ready: Arc<Ready>) {
                     None => return,
                     Some(error) => {
                         info!(flow = %flow.name, broker = key.broker, %error, "produce connection lost");
+                        lose_all(&flow, key);
                         flow.target.metadata_stale();
                     }
                 }
@@ -99,10 +100,8 @@ pub(crate) async fn run(flow: Arc<Flow>, key: LaneKey, ready: Arc<Ready>) {
                 flow.target_unreachable(&error);
                 flow.target.metadata_stale();
                 // The leader may be another one by now: the look finds out.
-                while let Some(cell) = ready.pop() {
-                    cell.copier.lock().look_first();
-                    flow.look(&cell);
-                }
+                while ready.pop().is_some() {}
+                lose_all(&flow, key);
                 tokio::select! {
                     biased;
                     () = ending.ended() => return,
@@ -210,6 +209,17 @@ fn lose(flow: &Arc<Flow>, sent: Vec<(Arc<Cell>, u64)>) {
     for (cell, _) in sent {
         cell.copier.lock().lost();
         flow.look(&cell);
+    }
+}
+
+/// The connection is gone, perhaps with its broker: what stands on this lane is looked at before
+/// anything more is sent, idle partitions too.
+fn lose_all(flow: &Arc<Flow>, key: LaneKey) {
+    for cell in flow.cells.all() {
+        if *cell.lane.lock() == Some(key) {
+            cell.copier.lock().lost();
+            flow.look(&cell);
+        }
     }
 }
 

@@ -24,7 +24,7 @@ const PATIENCE: u32 = 3;
 const FRUITLESS_MAX: u32 = 6;
 /// How often the tail may move while it is looked at before the newest reading counts: somebody
 /// else writes into the mirror all the time.
-const MOVES_MAX: usize = 20;
+const MOVES_MAX: u32 = 20;
 
 /// Looks until it succeeds, the partition stops, or the flow ends.
 pub(crate) async fn run(flow: Arc<Flow>, cell: Arc<Cell>) {
@@ -177,7 +177,8 @@ async fn read_tail(
     let mut batches = Vec::new();
     let mut position = agreed;
     let mut log_start = 0;
-    for _ in 0..MOVES_MAX {
+    for moves in 0.. {
+        let known = batches.len();
         while position < log_end {
             let part =
                 match view.fetch(position, TAIL_BYTES, TAIL_WAIT, Isolation::ReadUncommitted).await
@@ -208,7 +209,12 @@ async fn read_tail(
                     producer_id: head.producer_id,
                     producer_epoch: head.producer_epoch,
                     base_sequence: head.base_sequence,
-                    count: if head.is_control() { 0 } else { head.record_count.unsigned_abs() },
+                    // As it was written: compaction leaves the delta and takes records.
+                    count: if head.is_control() {
+                        0
+                    } else {
+                        (head.last_offset_delta + 1).unsigned_abs()
+                    },
                 });
             }
             if position == before && part.high_watermark >= log_end && !part.records.is_empty() {
@@ -223,6 +229,16 @@ async fn read_tail(
         }
         let end = view.log_end().await?;
         if end == log_end {
+            break;
+        }
+        if moves >= MOVES_MAX {
+            // Somebody else may write for ever; late packets of ours come to an end.
+            let late = |batch: &TailBatch| batch.producer_id == producer.id;
+            if batches[known..].iter().any(late) {
+                return Err(ClientError::Timeout {
+                    what: format!("the end of {}: batches of ours still arrive", cell.target),
+                });
+            }
             break;
         }
         log_end = end;
