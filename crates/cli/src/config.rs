@@ -51,7 +51,9 @@ pub(crate) fn load_with_notes(common: &Common) -> Result<(Configuration, Vec<Pro
     problems.extend(unsupported(&reading.configuration, &source.name));
     if problems.is_empty() {
         let mut notes = reading.notes;
-        notes.iter_mut().for_each(|note| source.locate(note));
+        for note in &mut notes {
+            source.locate(note);
+        }
         return Ok((reading.configuration, notes));
     }
     for problem in &mut problems {

@@ -61,11 +61,14 @@ pub(crate) fn jars() -> Result<Jars> {
     Ok(availability()?.jars(KafkaVersion::V4_3_0)?)
 }
 
-/// A cluster whose brokers give up dead transactions soon: a producer that was cut off by a killed
-/// broker would otherwise hold back its readers for a minute.
+/// A cluster that is fit to be killed: its brokers give up dead transactions soon, or a producer that a
+/// kill cut off would hold back all readers for a minute; and they write down at once where logs start,
+/// or a killed broker would bring back what DeleteRecords has removed in its last minute.
 pub(crate) fn cluster(brokers: usize) -> ClusterOptions {
     let options = if brokers == 1 { ClusterOptions::default() } else { ClusterOptions::three() };
-    options.property("transaction.abort.timed.out.transaction.cleanup.interval.ms", "500")
+    options
+        .property("transaction.abort.timed.out.transaction.cleanup.interval.ms", "500")
+        .property("log.flush.start.offset.checkpoint.interval.ms", "500")
 }
 
 /// Everything that one test runs on, but for the shell: what is live borrows that one alone.
