@@ -494,7 +494,8 @@ async fn refresh_in_background(weak: Weak<Inner>) {
             refresh.again = false;
             let options = &inner.options;
             let quiet = options.retry_backoff_max * 2;
-            if refresh.last.is_none_or(|last| last.elapsed() > quiet) {
+            // A series of failures has no last answer; it is no quiet time.
+            if failing_since.is_none() && refresh.last.is_none_or(|last| last.elapsed() > quiet) {
                 refresh.streak = 0;
             }
             let wait = options.retry_backoff * (1 << refresh.streak.min(10));
@@ -515,9 +516,12 @@ async fn refresh_in_background(weak: Weak<Inner>) {
                 drop(cluster.take_over(Answer::from(answer), false));
             }
             Err(error) => {
+                if failing_since.is_none() {
+                    tracing::warn!(%error, "metadata refresh failed; trying goes on");
+                }
                 let since = *failing_since.get_or_insert_with(Instant::now);
                 let give_up = since.elapsed() >= cluster.inner.options.deadline;
-                tracing::warn!(%error, give_up, "metadata refresh failed");
+                tracing::debug!(%error, give_up, "metadata refresh failed");
                 if give_up {
                     cluster.inner.refresh.lock().running = false;
                     return;

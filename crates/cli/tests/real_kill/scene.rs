@@ -69,6 +69,7 @@ pub(crate) fn cluster(brokers: usize) -> ClusterOptions {
     options
         .property("transaction.abort.timed.out.transaction.cleanup.interval.ms", "500")
         .property("log.flush.start.offset.checkpoint.interval.ms", "500")
+        .property("log.initial.task.delay.ms", "500")
 }
 
 /// Everything that one test runs on, but for the shell: what is live borrows that one alone.

@@ -7,7 +7,7 @@ use twinlog_client::{ClientError, Leader, Topics};
 use twinlog_protocol::ApiKey;
 use twinlog_types::{TopicName, TopicPartition};
 
-use crate::broker::{Fake, ORDERS, metadata, metadata_with};
+use crate::broker::{Fake, ORDERS, Reply, metadata, metadata_with};
 
 #[tokio::test(start_paused = true)]
 async fn a_leader_epoch_never_steps_back_whoever_answers_last() {
@@ -42,6 +42,26 @@ async fn many_calls_for_a_refresh_make_one_request_and_one_change() {
     changed.changed().await.unwrap();
     assert_eq!(cluster.leader(&TopicPartition::new("orders", 0)).unwrap().epoch, 2);
     assert_eq!(fake.calls(ApiKey::Metadata).len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_that_is_away_is_asked_less_and_less_often() {
+    let away = Arc::new(AtomicI32::new(0));
+    let told = Arc::clone(&away);
+    let fake = Fake::new(move |call| match told.load(Ordering::SeqCst) {
+        0 => metadata(call, &[(1, 1)]),
+        _ => Reply::Close,
+    });
+    let cluster = fake.cluster();
+    cluster.topics(Topics::All).await.unwrap();
+    // Long after the last answer, when a refresh is the first of a series.
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    away.store(1, Ordering::SeqCst);
+    cluster.metadata_stale();
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let asked = fake.calls(ApiKey::Metadata).len() - 1;
+    // Doubling from a tenth of a second to one, with a fifth of jitter; each try may use two addresses.
+    assert!((8..=30).contains(&asked), "asked {asked} times in 10 s");
 }
 
 #[tokio::test(start_paused = true)]
