@@ -85,7 +85,7 @@ pub(crate) async fn run(flow: Arc<Flow>, key: LaneKey, ready: Arc<Ready>) {
         match lane {
             Ok(lane) => {
                 flow.target_reached();
-                let reason = serve(&flow, &lane, &ready, &ending).await;
+                let reason = serve(&flow, key, &lane, &ready, &ending).await;
                 match reason {
                     None => return,
                     Some(error) => {
@@ -115,6 +115,7 @@ pub(crate) async fn run(flow: Arc<Flow>, key: LaneKey, ready: Arc<Ready>) {
 /// Serves one connection; returns why it ended, or nothing at the flow's end.
 async fn serve(
     flow: &Arc<Flow>,
+    key: LaneKey,
     lane: &twinlog_client::ProduceLane,
     ready: &Ready,
     ending: &Ending,
@@ -123,7 +124,7 @@ async fn serve(
     let error = loop {
         let mut failed = None;
         while in_flight.len() < REQUESTS_IN_FLIGHT {
-            let (sent, parts) = collect(flow, ready);
+            let (sent, parts) = collect(flow, key, ready);
             if parts.is_empty() {
                 break;
             }
@@ -172,7 +173,11 @@ async fn next_answer(
 }
 
 /// Gathers one request: one batch of each partition that may send.
-fn collect(flow: &Flow, ready: &Ready) -> (Vec<(Arc<Cell>, u64)>, Vec<ProducePartition>) {
+fn collect(
+    flow: &Arc<Flow>,
+    key: LaneKey,
+    ready: &Ready,
+) -> (Vec<(Arc<Cell>, u64)>, Vec<ProducePartition>) {
     let mut sent = Vec::new();
     let mut parts = Vec::new();
     let mut bytes = 0;
@@ -182,6 +187,11 @@ fn collect(flow: &Flow, ready: &Ready) -> (Vec<(Arc<Cell>, u64)>, Vec<ProducePar
             break;
         }
         let Some(cell) = ready.pop() else { break };
+        if *cell.lane.lock() != Some(key) {
+            // A look moved it to another leader while it stood here: never on two connections.
+            flow.moved(&cell);
+            continue;
+        }
         let (sending, more) = {
             let mut copier = cell.copier.lock();
             (copier.next_send(), copier.has_unsent())
