@@ -32,6 +32,9 @@ const INTERVAL_MIN: Duration = Duration::from_millis(200);
 /// Looks under way at once.
 const LOOKS_MAX: usize = 16;
 
+/// A range that was lost on the source, by its place in the state and its target partition.
+pub(crate) type FoundGap = (PartitionKey, TopicPartition, Gap);
+
 /// Sums over the flow's life in this process.
 #[derive(Default)]
 pub(crate) struct Counters {
@@ -88,7 +91,7 @@ pub(crate) struct Flow {
     lanes: Mutex<BTreeMap<LaneKey, Arc<Ready>>>,
     fetchers: Mutex<BTreeSet<BrokerId>>,
     shards: Vec<Dirty>,
-    pub(crate) gaps: Mutex<Vec<(PartitionKey, TopicPartition, Gap)>>,
+    pub(crate) gaps: Mutex<Vec<FoundGap>>,
     /// Those who wait for a write to the first shard.
     pub(crate) proofs: Mutex<Vec<oneshot::Sender<()>>>,
     looks: Arc<Semaphore>,

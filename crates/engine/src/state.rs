@@ -18,7 +18,7 @@ use twinlog_types::{ClusterAlias, ClusterId, Code, TopicName, TopicPartition};
 
 use crate::cell::Cell;
 use crate::ending::Ending;
-use crate::flow::Flow;
+use crate::flow::{Flow, FoundGap};
 
 /// Partitions of a state topic that is made now; an existing one keeps its own number.
 pub(crate) const SHARDS: i32 = 4;
@@ -327,8 +327,7 @@ pub(crate) async fn write_shard(
         loop {
             let last = ending.drained();
             let now_ms = flow.now_ms();
-            let (cells, mut records) = gather(&flow, shard, last);
-            let more = !cells.is_empty();
+            let Gathered { cells, gaps, mut records, full } = gather(&flow, shard, last);
             let proofs = match shard {
                 0 => std::mem::take(&mut *flow.proofs.lock()),
                 _ => Vec::new(),
@@ -358,6 +357,7 @@ pub(crate) async fn write_shard(
                     for cell in &cells {
                         cell.copier.lock().state_not_stored();
                     }
+                    flow.gaps.lock().extend(gaps);
                     if matches!(error, ClientError::Fenced { .. }) {
                         if shard == 0 {
                             return Err(error);
@@ -378,11 +378,12 @@ pub(crate) async fn write_shard(
                     transactional = reopen(&flow, shard, transactional).await?;
                 }
             }
-            if last && !more {
+            if last {
                 info!(flow = %flow.name, shard, "state stored");
                 return Ok(());
             }
-            if !more {
+            // What changed meanwhile waits for its turn, unless a batch waits for it.
+            if !full {
                 break;
             }
         }
@@ -463,27 +464,37 @@ async fn reopen(
     }
 }
 
-fn gather(flow: &Flow, shard: usize, last: bool) -> (Vec<Arc<Cell>>, Vec<Record>) {
+/// What goes into one transaction of a shard.
+struct Gathered {
+    cells: Vec<Arc<Cell>>,
+    gaps: Vec<FoundGap>,
+    records: Vec<Record>,
+    /// There is more: the transaction is as large as it may be.
+    full: bool,
+}
+
+fn gather(flow: &Flow, shard: usize, last: bool) -> Gathered {
     let mut cells = Vec::new();
     let mut records = Vec::new();
     let mut bytes = 0;
+    let mut full = false;
     let now_ms = flow.now_ms();
-    // A gap that is written and lost with its transaction is found again when the copy is retried.
     let mut gaps = flow.gaps.lock();
     let (mine, others) = std::mem::take(&mut *gaps)
         .into_iter()
         .partition::<Vec<_>, _>(|(_, target, _)| flow.shard_of(target) == shard);
     *gaps = others;
     drop(gaps);
-    for (key, _, gap) in mine {
+    for (key, _, gap) in &mine {
         let number = gap.from.0 as u32;
-        records.push(record(&StateRecord::Gap(key, number, gap), now_ms));
+        records.push(record(&StateRecord::Gap(key.clone(), number, gap.clone()), now_ms));
     }
     for cell in flow.cells.all() {
         if cell.shard != shard {
             continue;
         }
         if bytes >= WRITE_BYTES && !last {
+            full = true;
             break;
         }
         let Some(write) = cell.copier.lock().take_state() else { continue };
@@ -496,7 +507,7 @@ fn gather(flow: &Flow, shard: usize, last: bool) -> (Vec<Arc<Cell>>, Vec<Record>
         records.push(record(&StateRecord::Position(cell.key.clone(), position), now_ms));
         cells.push(cell);
     }
-    (cells, records)
+    Gathered { cells, gaps: mine, records, full }
 }
 
 fn record(state: &StateRecord, now_ms: i64) -> Record {
