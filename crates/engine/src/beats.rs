@@ -10,6 +10,7 @@ use twinlog_flow::heartbeats::Heart;
 use twinlog_mirror::FlowConfig;
 use twinlog_types::TopicPartition;
 
+use crate::backoff::Backoff;
 use crate::ending::Ending;
 use crate::internal;
 use crate::options::EngineOptions;
@@ -25,6 +26,7 @@ pub(crate) async fn run(
     let tp = TopicPartition { topic: topic.clone(), partition: 0 };
     let now_ms = || (options.clock)();
     let mut heart = Heart::new(config.name.clone(), config.heartbeats_interval, now_ms());
+    let mut backoff = Backoff::new(options.seed ^ 0x00be_a700);
     let mut ready = false;
     let mut said = false;
     loop {
@@ -57,12 +59,21 @@ pub(crate) async fn run(
             beat = beating => beat,
         };
         match beat {
-            Ok(()) => said = false,
-            Err(error) if !said => {
-                said = true;
-                warn!(flow = %config.name, %error, "heartbeats cannot be written; trying goes on");
+            Ok(()) => {
+                said = false;
+                backoff.reset();
             }
-            Err(_) => {}
+            Err(error) => {
+                if !std::mem::replace(&mut said, true) {
+                    warn!(flow = %config.name, %error, "heartbeats cannot be written; trying goes on");
+                }
+                // The beat is still due: without a wait it would be tried again at once.
+                tokio::select! {
+                    biased;
+                    () = stop.ended() => return,
+                    () = backoff.wait() => {}
+                }
+            }
         }
     }
 }

@@ -37,9 +37,16 @@ impl fmt::Display for Problem {
 
 impl std::error::Error for Problem {}
 
+/// No word that is longer is a misspelt one.
+const WORD_BYTES_MAX: usize = 512;
+
 /// The candidate that `word` was most likely meant to be: the nearest by edits (a swap of
 /// neighbours is one edit), if it is near at all and not `word` itself.
 pub fn closest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    // Nobody meant a key by this; comparing it would take minutes.
+    if word.len() > WORD_BYTES_MAX {
+        return None;
+    }
     let allowed = (word.chars().count() / 4).clamp(1, 3);
     candidates
         .into_iter()
@@ -72,6 +79,12 @@ fn distance(a: &str, b: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_word_that_nobody_can_have_misspelt_has_no_closest_one() {
+        assert_eq!(closest(&"t".repeat(513), ["topics"]), None);
+        assert_eq!(closest("topisc", ["topics"]), Some("topics"));
+    }
 
     #[test]
     fn a_problem_reads_like_a_compiler_message() {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use twinlog_embedded::NewRecord;
+use twinlog_embedded::{Action, Fault, NewRecord};
 use twinlog_flow::copy::Stop;
 use twinlog_types::{Code, TopicName, TopicPartition};
 
@@ -246,5 +246,20 @@ async fn a_record_that_is_too_large_stops_its_partition_and_goes_on_when_it_may(
     assert_eq!(world.target_records("orders", 0).len(), 100, "all before it are there");
     world.target.alter_config("hello.orders", "max.message.bytes", Some("100000")).unwrap();
     world.until_equal(&BTreeMap::from([("orders".to_owned(), 1)])).await;
+    engine.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_target_that_breaks_the_protocol_is_not_asked_without_a_pause() {
+    let world = World::new(34, 1);
+    world.target.fault(Fault::new(Action::WrongCorrelationId).always());
+    let engine = world.start();
+    let began = tokio::time::Instant::now();
+    until("ten seconds of the paused clock", || {
+        (began.elapsed() < Duration::from_secs(10)).then(String::new)
+    })
+    .await;
+    let asked = world.target.requests().len();
+    assert!(asked < 200, "{asked} requests in ten seconds");
     engine.shutdown().await;
 }
