@@ -9,6 +9,7 @@ use tokio::io::DuplexStream;
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until};
+use tracing::debug;
 use twinlog_protocol::{ApiKey, VersionRange};
 
 use crate::faults::{Happening, Request, RequestLogEntry};
@@ -18,6 +19,8 @@ use crate::state::{State, Status, Timer};
 
 /// Bytes that a connection in memory holds in each direction, like a socket's buffers.
 const PIPE_BYTES: usize = 256 << 10;
+/// How long nobody is accepted after accepting failed.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
 /// An in-memory Kafka cluster. Cheap to clone; it lives as long as a handle or a connection does.
 ///
@@ -100,10 +103,20 @@ impl EmbeddedCluster {
     /// those addresses from now on, for clients outside of this process.
     pub async fn listen_tcp(&self, host: &str, first_port: u16) -> io::Result<Vec<(String, u16)>> {
         let ids: Vec<i32> = self.with(|state| state.brokers.keys().copied().collect());
-        let mut addresses = Vec::new();
+        // All ports or none: nothing serves while another port may turn out to be taken.
+        let mut listeners = Vec::new();
         for (index, id) in ids.into_iter().enumerate() {
-            let wanted = if first_port == 0 { 0 } else { first_port + index as u16 };
-            let listener = TcpListener::bind((host, wanted)).await?;
+            let wanted = match first_port {
+                0 => 0,
+                first => u16::try_from(index)
+                    .ok()
+                    .and_then(|index| first.checked_add(index))
+                    .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "no such port"))?,
+            };
+            listeners.push((id, TcpListener::bind((host, wanted)).await?));
+        }
+        let mut addresses = Vec::new();
+        for (id, listener) in listeners {
             let port = listener.local_addr()?.port();
             self.with(|state| {
                 if let Some(broker) = state.brokers.get_mut(&id) {
@@ -114,10 +127,19 @@ impl EmbeddedCluster {
             addresses.push((host.to_owned(), port));
             let cluster = self.clone();
             tokio::spawn(async move {
-                while let Ok((stream, _)) = listener.accept().await {
-                    // Answers are small and awaited; delayed ones only cost latency.
-                    let _ = stream.set_nodelay(true);
-                    tokio::spawn(server::serve(cluster.clone(), id, stream));
+                loop {
+                    match listener.accept().await {
+                        Ok((stream, _)) => {
+                            // Answers are small and awaited; delayed ones only cost latency.
+                            let _ = stream.set_nodelay(true);
+                            tokio::spawn(server::serve(cluster.clone(), id, stream));
+                        }
+                        Err(error) => {
+                            // A connection that broke early, or too many open files: it passes.
+                            debug!(broker = id, %error, "a connection was not accepted");
+                            sleep(ACCEPT_AGAIN).await;
+                        }
+                    }
                 }
             });
         }

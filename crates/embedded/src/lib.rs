@@ -46,6 +46,7 @@ mod control;
 mod faults;
 mod groups;
 mod log;
+mod memory;
 mod offsets_topic;
 mod options;
 mod partition;

@@ -17,7 +17,15 @@ pub(crate) struct Stored {
     pub bytes: Bytes,
 }
 
+/// What a batch takes beside its bytes: its entry in the lists of its replicas, and the allocation.
+const BESIDE_BYTES: usize = 256;
+
 impl Stored {
+    /// The memory it takes, about.
+    pub(crate) fn held(&self) -> usize {
+        self.bytes.len() + BESIDE_BYTES
+    }
+
     pub(crate) fn next_offset(&self) -> i64 {
         self.head.last_offset() + 1
     }
@@ -36,6 +44,8 @@ pub(crate) struct Ended {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Log {
     batches: Vec<Stored>,
+    /// What the batches hold together.
+    bytes: usize,
     start: i64,
     end: i64,
     epochs: Vec<(i32, i64)>,
@@ -55,6 +65,15 @@ impl Log {
 
     pub(crate) fn batches(&self) -> &[Stored] {
         &self.batches
+    }
+
+    /// The memory that the batches take, about.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn count_bytes(&mut self) {
+        self.bytes = self.batches.iter().map(Stored::held).sum();
     }
 
     pub(crate) fn epochs(&self) -> &[(i32, i64)] {
@@ -103,6 +122,7 @@ impl Log {
         let stored = Stored { head, bytes };
         self.derive(&stored);
         self.end = stored.next_offset();
+        self.bytes += stored.held();
         self.batches.push(stored);
     }
 
@@ -141,6 +161,7 @@ impl Log {
             self.derive(stored);
         }
         self.batches = kept;
+        self.count_bytes();
     }
 
     /// Moves the log start up; batches that lie wholly below it go. Producers stay.
@@ -151,6 +172,7 @@ impl Log {
         self.start = offset.min(self.end);
         let start = self.start;
         self.batches.retain(|stored| stored.next_offset() > start);
+        self.count_bytes();
         self.ended.retain(|ended| ended.marker_offset >= start);
         if let Some(current) = self.epochs.iter().rposition(|&(_, first)| first <= start) {
             self.epochs.drain(..current);
@@ -161,6 +183,7 @@ impl Log {
     /// Makes an empty log begin at `offset`, as a log does whose older part is gone.
     pub(crate) fn begin_at(&mut self, offset: i64) {
         self.batches.clear();
+        self.bytes = 0;
         self.ended.clear();
         self.start = offset;
         self.end = offset;
@@ -172,6 +195,7 @@ impl Log {
     /// Replaces the batches in `range` of the list, as compaction does. Offsets stay.
     pub(crate) fn replace(&mut self, range: Range<usize>, by: Vec<Stored>) {
         self.batches.splice(range, by);
+        self.count_bytes();
     }
 
     /// The last stable offset under a high watermark: open transactions hold it, and ended ones

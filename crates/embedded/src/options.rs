@@ -139,6 +139,11 @@ pub struct EmbeddedOptions {
     /// `replica.selector.class=RackAwareReplicaSelector`: a consumer is sent to the replica of its
     /// rack.
     pub rack_aware: bool,
+    /// `auto.create.topics.enable`: a Metadata request that allows it makes the topics it names.
+    pub auto_create_topics: bool,
+    /// What all logs together may hold. Beyond it the oldest records are deleted; where only
+    /// compacted topics are left, `Produce` is refused with `POLICY_VIOLATION`. `None`: no limit.
+    pub log_bytes_max: Option<usize>,
 }
 
 impl EmbeddedOptions {
@@ -168,6 +173,8 @@ impl EmbeddedOptions {
             requests_kept: 10_000,
             fetch_sessions_max: 1_000,
             rack_aware: false,
+            auto_create_topics: false,
+            log_bytes_max: None,
         }
     }
 

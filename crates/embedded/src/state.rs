@@ -15,6 +15,7 @@ use crate::code::{INVALID_REPLICATION_FACTOR, UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR
 use crate::configs;
 use crate::faults::{Faults, Journal};
 use crate::groups::Group;
+use crate::memory::Memory;
 use crate::options::EmbeddedOptions;
 use crate::partition::Partition;
 use crate::sessions::Sessions;
@@ -115,6 +116,7 @@ pub(crate) struct State {
     pub transaction_coordinators: Vec<Coordinator>,
     pub faults: Faults,
     pub journal: Journal,
+    pub memory: Memory,
     pub next_producer_id: i64,
     pub next_number: u64,
     pub timers: Vec<(Duration, Timer)>,
@@ -163,6 +165,7 @@ impl State {
             transaction_coordinators: coordinators(1),
             faults: Faults::default(),
             journal: Journal::default(),
+            memory: Memory::default(),
             next_producer_id: 1000,
             next_number: 0,
             timers: Vec::new(),
@@ -210,6 +213,7 @@ impl State {
             self.next_offsets_check = now + self.options.offsets_retention_check;
             self.expire_offsets();
         }
+        self.bound_memory(now);
     }
 
     /// Does what was put off.

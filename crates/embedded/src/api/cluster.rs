@@ -96,15 +96,32 @@ pub(crate) fn metadata(call: &Call, request: &MetadataRequest) -> MetadataRespon
         let topics = if all {
             state.topics.iter().map(|(name, topic)| known(call, state, name, topic)).collect()
         } else {
-            request
-                .topics
-                .iter()
-                .flatten()
-                .map(|wanted| one(call, state, wanted.name.as_ref(), wanted.topic_id))
-                .collect()
+            // Version 3 and older cannot say that they do not want topics to be made.
+            let make = state.options.auto_create_topics
+                && (call.version < 4 || request.allow_auto_topic_creation);
+            let asked = request.topics.iter().flatten();
+            let topics = asked.map(|wanted| {
+                let answer = one(call, state, wanted.name.as_ref(), wanted.topic_id);
+                if make && answer.error_code == UNKNOWN_TOPIC_OR_PARTITION {
+                    auto_create(state, answer)
+                } else {
+                    answer
+                }
+            });
+            topics.collect()
         };
         response.with_topics(topics)
     })
+}
+
+/// Makes a topic that somebody asked for. As with a KRaft controller, this answer still says that it
+/// is unknown, and the next one knows it (`AutoTopicCreationManager`).
+fn auto_create(state: &mut State, answer: MetadataResponseTopic) -> MetadataResponseTopic {
+    let Some(name) = answer.name.clone() else { return answer };
+    match state.make_topic(&name, -1, -1, &[], false) {
+        Ok(_) => answer,
+        Err((code, _)) => answer.with_error_code(code),
+    }
 }
 
 fn one(call: &Call, state: &State, name: Option<&TopicName>, uuid: Uuid) -> MetadataResponseTopic {

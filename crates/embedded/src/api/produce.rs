@@ -15,7 +15,7 @@ use twinlog_protocol::messages::{
 use super::id;
 use crate::code::{
     CONCURRENT_TRANSACTIONS, INVALID_REQUEST, INVALID_REQUIRED_ACKS, INVALID_TOPIC_EXCEPTION, NONE,
-    NOT_ENOUGH_REPLICAS, NOT_LEADER_OR_FOLLOWER, REQUEST_TIMED_OUT,
+    NOT_ENOUGH_REPLICAS, NOT_LEADER_OR_FOLLOWER, POLICY_VIOLATION, REQUEST_TIMED_OUT,
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION,
 };
 use crate::codec::Head;
@@ -183,6 +183,10 @@ fn append(
 ) -> Outcome {
     if topic.starts_with("__") {
         return Outcome::code(INVALID_TOPIC_EXCEPTION);
+    }
+    if state.memory.full {
+        let message = "The memory for records is used up by compacted topics".to_owned();
+        return Outcome { message: Some(message), ..Outcome::code(POLICY_VIOLATION) };
     }
     let Some(records) = &part.records else { return Outcome::code(INVALID_REQUEST) };
     let batch = match validate::one_batch(records, call.version) {
