@@ -478,3 +478,89 @@ const KEYS: &[&str] = &[
     "topics",
     "topics.exclude",
 ];
+
+#[test]
+fn an_address_is_one_host_and_one_port() {
+    let file = |server: &str| {
+        parse(
+            &CLUSTERS
+                .replace("hello:9092", server)
+                .replace("world.bootstrap", "hello->world.enabled = true\nworld.bootstrap"),
+        )
+    };
+    for good in [
+        "hello:9092",
+        "10.0.0.1:9092",
+        "[::1]:9092",
+        "[fe80::1%eth0]:9092",
+        "::1:9092",
+        "h_1.x-y:1",
+        "PLAINTEXT://hello:9092",
+        "b\u{fc}ro:9092",
+    ] {
+        assert!(file(good).is_ok(), "{good}: {:?}", file(good).err());
+    }
+    for bad in [
+        "hello",
+        "hello:",
+        ":9092",
+        "hello:1:2",
+        "hel lo:1",
+        "hello:+1",
+        "hello:0",
+        "hello:70000",
+        "[hello]:1",
+        "[::1:9092",
+        "a/b:1",
+    ] {
+        let problems = file(bad).err().map(|all| all[0].to_string()).unwrap_or_default();
+        let expected =
+            format!("mm2.properties:2: hello.bootstrap.servers: `{bad}` is not a host and a port");
+        assert_eq!(problems, expected);
+    }
+}
+
+#[test]
+fn what_becomes_part_of_topic_names_must_be_legal_there() {
+    for alias in ["he llo", "he/llo", "he:llo"] {
+        let text = format!(
+            "clusters = {alias}, world\nworld.bootstrap.servers = w:1\n\
+             world->{alias}.enabled = true\n"
+        );
+        let first = problems(&text)[0].to_string();
+        assert!(
+            first.starts_with(&format!("mm2.properties:1: clusters: `{alias}` contains")),
+            "{first}"
+        );
+    }
+    let long = "a".repeat(224);
+    let first = problems(&format!("clusters = {long}, world\n"))[0].to_string();
+    assert!(first.ends_with("is longer than 223 characters"), "{first}");
+    assert_eq!(
+        refused("replication.policy.separator = /\n"),
+        [
+            "mm2.properties:5: replication.policy.separator: `/` contains '/', which no topic name may \
+          contain"
+        ]
+    );
+}
+
+#[test]
+fn every_value_knows_where_it_stands() {
+    let text =
+        format!("{CLUSTERS}hello->world.enabled = true\ntopics = a\nhello->world.groups = b\n");
+    let overrides = [("hello->world.groups.exclude".to_owned(), "c".to_owned())];
+    let read = |text: &str| {
+        let parsed = Configuration::parse("mm2.properties", text.as_bytes(), &overrides);
+        parsed.expect("no problems").flows()[0].clone()
+    };
+    let flow = read(&text);
+    let at = |key: &str| flow.origin(key).map(ToString::to_string);
+    assert_eq!(at("topics").as_deref(), Some("mm2.properties:5: topics"));
+    assert_eq!(at("groups").as_deref(), Some("mm2.properties:6: hello->world.groups"));
+    assert_eq!(at("groups.exclude").as_deref(), Some("-X: hello->world.groups.exclude"));
+    assert_eq!(at("topics.exclude"), None);
+    assert_eq!(at("name"), None, "filled in by MM2, not written in the file");
+    // A line more above them changes nothing.
+    assert_eq!(flow, read(&format!("# a comment\n{text}")));
+}

@@ -1,6 +1,7 @@
 //! What a file says of one flow.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
 
 use twinlog_types::{FlowName, TopicName};
@@ -112,8 +113,40 @@ pub struct FlowConfig {
     pub twinlog: ClientProperties,
     /// Whether the file asks for exactly once by transactions. Refused as a problem.
     pub exactly_once: bool,
-    /// Where the `twinlog.*` values stand: file, key and line.
-    pub(super) twinlog_origins: BTreeMap<String, (String, String, Option<u32>)>,
+    /// Where the values of `connector` and `twinlog` stand.
+    pub(super) origins: Origins,
+}
+
+/// Where a value stands.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Origin {
+    /// The file's name as the caller gave it, or `-X`.
+    pub file: String,
+    /// The key as it stands there.
+    pub key: String,
+    /// The line; `None` for an override from the command line.
+    pub line: Option<u32>,
+}
+
+impl fmt::Display for Origin {
+    /// `mm2.properties:9: hello->world.topics`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            Some(line) => write!(f, "{}:{line}: {}", self.file, self.key),
+            None => write!(f, "{}: {}", self.file, self.key),
+        }
+    }
+}
+
+/// Origins by key. Where a value stands does not change what it says: all are equal, so that a
+/// comment more in a file is no other configuration.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Origins(pub(super) BTreeMap<String, Origin>);
+
+impl PartialEq for Origins {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
 }
 
 impl FlowConfig {
@@ -134,6 +167,13 @@ impl FlowConfig {
         self.policy.format_remote_topic(self.name.source.as_str(), topic)
     }
 
+    /// Where the value of `key` stands that reaches this flow's connectors (`topics`,
+    /// `sync.group.offsets.enabled`, …) or twinlog (`twinlog.…`); `None` when the file does not say
+    /// it, and the default holds.
+    pub fn origin(&self, key: &str) -> Option<&Origin> {
+        self.origins.0.get(key)
+    }
+
     /// The value of a `twinlog.*` key, read by `parse`; `None` when the file does not say it.
     pub fn twinlog_value<T>(
         &self,
@@ -142,10 +182,16 @@ impl FlowConfig {
     ) -> Result<Option<T>, Problem> {
         let Some(value) = self.twinlog.get(key) else { return Ok(None) };
         parse(value).map(Some).map_err(|message| {
-            let (file, full, line) = self.twinlog_origins.get(key).cloned().unwrap_or_default();
             let message =
                 if shown(key, value) == value { message } else { "has a bad value".into() };
-            Problem { file, line, key: Some(full), message, suggestion: None }
+            let origin = self.origin(key);
+            Problem {
+                file: origin.map(|origin| origin.file.clone()).unwrap_or_default(),
+                line: origin.and_then(|origin| origin.line),
+                key: Some(origin.map_or(key, |origin| &origin.key).to_owned()),
+                message,
+                suggestion: None,
+            }
         })
     }
 

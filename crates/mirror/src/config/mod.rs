@@ -15,12 +15,13 @@ mod reader;
 mod variables;
 
 use std::collections::BTreeMap;
+use std::net::Ipv6Addr;
 use std::sync::Arc;
 
 use twinlog_types::{ClusterAlias, FlowName};
 
 pub use cluster::ClusterConfig;
-pub use flow::{FlowConfig, Isolation};
+pub use flow::{FlowConfig, Isolation, Origin};
 pub use variables::Resolver;
 
 use crate::problem::{Problem, closest};
@@ -267,6 +268,10 @@ impl Builder<'_, '_> {
         for item in parse_list(&setting.value) {
             if item.is_empty() {
                 self.problems.about(&setting, "an item of the list is empty", None);
+            } else if let Some(why) = no_part_of_topic_names(&item) {
+                let message = format!("`{item}` {why}");
+                let suggestion = "aliases are part of topic names: use letters, digits, ., _ and -";
+                self.problems.about(&setting, message, Some(suggestion.into()));
             } else if !aliases.iter().any(|alias| alias.as_str() == item) {
                 aliases.push(item.into());
             }
@@ -415,10 +420,36 @@ impl Builder<'_, '_> {
     }
 }
 
+/// The longest alias: the longest name of a topic, 249, without `mm2-offset-syncs..internal`.
+const ALIAS_BYTES_MAX: usize = 223;
+
+/// Why `part` cannot be a part of the names of topics; `None` when it can.
+fn no_part_of_topic_names(part: &str) -> Option<String> {
+    let legal = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    if let Some(bad) = part.chars().find(|c| !legal(*c)) {
+        return Some(format!("contains {bad:?}, which no topic name may contain"));
+    }
+    (part.len() > ALIAS_BYTES_MAX).then(|| format!("is longer than {ALIAS_BYTES_MAX} characters"))
+}
+
 /// Whether a client could connect to `server`: a host, or an IPv6 address in brackets, and a port.
 fn is_address(server: &str) -> bool {
     let server = server.rsplit_once("://").map_or(server, |(_, server)| server);
     let Some((host, port)) = server.rsplit_once(':') else { return false };
-    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-    !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0)
+    let host_is_one = match host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
+        // An address without a colon is no IPv6 address; what stands behind `%` names an interface.
+        Some(address) => {
+            let number = address.split('%').next().unwrap_or(address);
+            number.parse::<Ipv6Addr>().is_ok()
+        }
+        // Java also takes an IPv6 address without brackets.
+        None if host.contains(':') => host.parse::<Ipv6Addr>().is_ok(),
+        None => {
+            let allowed = |c: char| c.is_alphanumeric() || "-._".contains(c);
+            !host.is_empty() && host.chars().all(allowed)
+        }
+    };
+    // `u16` would also take a sign.
+    let digits = port.bytes().all(|byte| byte.is_ascii_digit());
+    host_is_one && digits && port.parse::<u16>().is_ok_and(|port| port > 0)
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use twinlog_types::FlowName;
 
 use super::Problems;
-use super::flow::{FlowConfig, Isolation};
+use super::flow::{FlowConfig, Isolation, Origin, Origins};
 use super::levels::{self, Setting, Settings, client, data_producer};
 use crate::filter::{NameFilter, PatternError};
 use crate::known::{self, CONNECTOR, Kind};
@@ -93,13 +93,16 @@ impl<'a> SettingsReader<'a, '_> {
         let data_producer = data_producer(self.worker, connector);
         let isolation = self.isolation(source_consumer.get("isolation.level").or(global_isolation));
         let producer_compression = self.compression(data_producer.get("compression.type"));
-        let twinlog_origins = twinlog
+        let written = connector
             .iter()
-            .map(|(key, setting)| {
-                let file = self.problems.file_of(setting);
-                (key.clone(), (file, setting.key.to_string(), setting.line))
-            })
-            .collect();
+            .chain(&twinlog)
+            .filter(|(_, setting)| setting.line.is_some() || setting.overridden);
+        let origins = written.map(|(key, setting)| {
+            let file = self.problems.file_of(setting);
+            let origin = Origin { file, key: setting.key.to_string(), line: setting.line };
+            (key.clone(), origin)
+        });
+        let origins = Origins(origins.collect());
         let (refresh_topics_enabled, refresh_topics_interval) =
             self.periodic("refresh.topics", true, 600);
         let (refresh_groups_enabled, refresh_groups_interval) =
@@ -160,7 +163,7 @@ impl<'a> SettingsReader<'a, '_> {
             connector: levels::values(connector.clone()),
             twinlog: levels::values(twinlog),
             exactly_once,
-            twinlog_origins,
+            origins,
         }
     }
 
@@ -324,6 +327,9 @@ impl<'a> SettingsReader<'a, '_> {
             let message = "is empty: every name of two letters would count as mirrored";
             self.report(key, message, None);
             separator = ".";
+        }
+        if let Some(why) = super::no_part_of_topic_names(separator) {
+            self.report(key, format!("`{separator}` {why}"), None);
         }
         let internal = "replication.policy.internal.topic.separator.enabled";
         let source = self.text("source.cluster.alias").map(Into::into);
