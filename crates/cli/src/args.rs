@@ -59,6 +59,30 @@ Exit codes:
   2  wrong usage or configuration
   3  it could not be found out";
 
+const EMBEDDED_EXAMPLES: &str = "\
+Examples:
+  twinlog embedded
+  twinlog embedded --port 19092 --topics orders:3,payments
+  twinlog embedded --brokers 3 --kafka-version 3.9
+  twinlog embedded --port 0 --json | jq -r .bootstrap
+
+The first line on standard output is the bootstrap address. Nothing is kept when it ends; no rights
+are checked, and TLS and SASL are not spoken. It is for trying things and for tests, not for data.
+
+Memory:
+  --memory limits the records of all topics together. Beyond it the oldest records of the largest
+  partitions are deleted, as retention.bytes would; a line on standard error says so. Topics with
+  cleanup.policy=compact are compacted instead, and if they alone are too large, producers are
+  refused with POLICY_VIOLATION.
+
+Signals:
+  SIGTERM, Ctrl-C  end, exit 0
+
+Exit codes:
+  0  ended as told
+  2  wrong usage: a port that is taken, a topic name that Kafka refuses
+  3  the system refuses something";
+
 /// Keeps a live twin of a Kafka cluster on another, and every consumer's place in it.
 #[derive(Debug, Parser)]
 #[command(name = "twinlog", version, about, after_help = EXAMPLES, max_term_width = 100)]
@@ -79,6 +103,9 @@ pub(crate) enum Command {
     /// Translate offsets between source and target.
     #[command(after_help = TRANSLATE_EXAMPLES)]
     Translate(Translate),
+    /// One in-memory Kafka cluster for trying things, until stopped.
+    #[command(after_help = EMBEDDED_EXAMPLES)]
+    Embedded(Embedded),
     /// Print a completion script for a shell.
     #[command(
         after_help = "Examples:\n  twinlog completions bash > /etc/bash_completion.d/twinlog"
@@ -147,6 +174,57 @@ pub(crate) struct Translate {
     pub(crate) group: Option<String>,
 }
 
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Embedded {
+    /// The first broker's port, the next ones have the ports behind it; 0: any free ones.
+    /// Without it: 9092 where that is free, else any free one.
+    #[arg(long, value_name = "N")]
+    pub(crate) port: Option<u16>,
+    /// Where to listen, and what clients are told to connect to.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
+    pub(crate) host: String,
+    /// Topics to begin with, each with its number of partitions (1 if not given).
+    #[arg(long, value_name = "NAME:PARTITIONS,...", value_delimiter = ',', value_parser = new_topic)]
+    pub(crate) topics: Vec<NewTopic>,
+    /// How many brokers. Topics are on up to three of them.
+    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u16).range(1..=100))]
+    pub(crate) brokers: u16,
+    /// Which Kafka to behave like.
+    #[arg(long, value_name = "VERSION", default_value = "4.3")]
+    pub(crate) kafka_version: KafkaVersion,
+    /// How much the records of all topics may take: 64m, 2g; at least 16m.
+    #[arg(long, value_name = "SIZE", default_value = "512m", value_parser = memory)]
+    pub(crate) memory: usize,
+    #[command(flatten)]
+    pub(crate) printing: Printing,
+}
+
+/// A topic to be made.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct NewTopic {
+    pub(crate) name: String,
+    pub(crate) partitions: i32,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum KafkaVersion {
+    /// Kafka 4.3.
+    #[value(name = "4.3")]
+    V4_3,
+    /// Kafka 3.9.
+    #[value(name = "3.9")]
+    V3_9,
+}
+
+impl KafkaVersion {
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::V4_3 => "4.3",
+            Self::V3_9 => "3.9",
+        }
+    }
+}
+
 /// What every command takes.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Common {
@@ -190,12 +268,19 @@ pub(crate) struct Common {
     /// Client properties for the target.
     #[arg(long, value_name = "F", requires = "source", help_heading = "Without a file")]
     pub(crate) target_command_config: Option<PathBuf>,
-    /// Answer as JSON.
-    #[arg(long, help_heading = "Output")]
-    pub(crate) json: bool,
     /// How long connecting and looking may take: 500ms, 30s, 2m.
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration, help_heading = "Output")]
     pub(crate) timeout: Duration,
+    #[command(flatten)]
+    pub(crate) printing: Printing,
+}
+
+/// How a command speaks; every command that talks to clusters, or is one, takes it.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Printing {
+    /// Answer as JSON.
+    #[arg(long, help_heading = "Output")]
+    pub(crate) json: bool,
     /// How log lines look on standard error.
     #[arg(long, value_name = "FORMAT", default_value = "text", help_heading = "Output")]
     pub(crate) log_format: LogFormat,
@@ -225,6 +310,42 @@ fn property(text: &str) -> Result<(String, String), String> {
     Ok((key.to_owned(), value.to_owned()))
 }
 
+fn new_topic(text: &str) -> Result<NewTopic, String> {
+    let (name, partitions) = match text.trim().split_once(':') {
+        None => (text.trim(), 1),
+        Some((name, partitions)) => {
+            let partitions = partitions.trim().parse().ok().filter(|&partitions| partitions > 0);
+            (name, partitions.ok_or("write it like orders:3; the number is that of partitions")?)
+        }
+    };
+    if name.is_empty() {
+        return Err("the name is empty: write it like orders:3".to_owned());
+    }
+    Ok(NewTopic { name: name.to_owned(), partitions })
+}
+
+/// The least memory for records: a few of the largest batches that are usual.
+const MEMORY_MIN: usize = 16 << 20;
+
+fn memory(text: &str) -> Result<usize, String> {
+    let text = text.trim();
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let shift = match unit.to_ascii_lowercase().as_str() {
+        "k" | "kb" | "kib" => 10,
+        "m" | "mb" | "mib" => 20,
+        "g" | "gb" | "gib" => 30,
+        "" | "b" => 0,
+        _ => return Err("write it like 64m or 2g".to_owned()),
+    };
+    let bytes = number.parse::<usize>().ok().and_then(|number| number.checked_mul(1 << shift));
+    let bytes = bytes.ok_or("write it like 64m or 2g")?;
+    if bytes < MEMORY_MIN {
+        return Err("must be at least 16m".to_owned());
+    }
+    Ok(bytes)
+}
+
 fn duration(text: &str) -> Result<Duration, String> {
     let duration = twinlog_mirror::parse_duration("", text)?;
     if duration.is_zero() {
@@ -249,6 +370,27 @@ mod tests {
         for command in Args::command().get_subcommands() {
             let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
             assert!(help.contains("Examples:"), "{}", command.get_name());
+        }
+    }
+
+    #[test]
+    fn a_topic_has_one_partition_unless_said_otherwise() {
+        let topic = |name: &str, partitions| NewTopic { name: name.to_owned(), partitions };
+        assert_eq!(new_topic("orders:3"), Ok(topic("orders", 3)));
+        assert_eq!(new_topic(" payments"), Ok(topic("payments", 1)));
+        for wrong in ["orders:0", "orders:-1", "orders:many", "orders:", ":3", ""] {
+            assert!(new_topic(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn memory_is_counted_in_powers_of_1024() {
+        assert_eq!(memory("64m"), Ok(67_108_864));
+        assert_eq!(memory("2G"), Ok(2_147_483_648));
+        assert_eq!(memory("16384kib"), Ok(16_777_216));
+        assert_eq!(memory("16777216"), Ok(16_777_216));
+        for wrong in ["", "m", "16777215", "1m", "64 m", "64x", "99999999999999999g"] {
+            assert!(memory(wrong).is_err(), "{wrong}");
         }
     }
 

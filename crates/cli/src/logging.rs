@@ -4,11 +4,11 @@ use std::io::IsTerminal;
 
 use tracing_subscriber::EnvFilter;
 
-use crate::args::{Common, LogFormat};
+use crate::args::{LogFormat, Printing};
 
 /// Starts logging. A long-running command says what it does; the others only what goes wrong.
-pub(crate) fn start(common: &Common, long_running: bool) {
-    let directives = match (common.verbose, long_running) {
+pub(crate) fn start(printing: &Printing, long_running: bool) {
+    let directives = match (printing.verbose, long_running) {
         (0, false) => "error",
         (0, true) | (1, false) => "warn,twinlog=info",
         (1, true) | (2, false) => "info,twinlog=debug",
@@ -24,7 +24,7 @@ pub(crate) fn start(common: &Common, long_running: bool) {
         .with_writer(std::io::stderr)
         .with_ansi(colours(&std::io::stderr()));
     // A second start (there is none) would be refused; the first one goes on.
-    let started = match common.log_format {
+    let started = match printing.log_format {
         LogFormat::Text => builder.try_init(),
         LogFormat::Json => builder.json().flatten_event(true).try_init(),
     };

@@ -11,6 +11,7 @@
 
 mod args;
 mod config;
+mod embedded;
 mod format;
 mod logging;
 mod output;
@@ -30,10 +31,11 @@ fn main() -> ExitCode {
         Ok(args) => args,
         Err(error) => return output::usage(&error),
     };
-    let (common, json) = match &args.command {
-        Command::Run(run) => (&run.common, run.common.json),
-        Command::Status(status) => (&status.common, status.common.json),
-        Command::Translate(translate) => (&translate.common, translate.common.json),
+    let printing = match &args.command {
+        Command::Run(run) => &run.common.printing,
+        Command::Status(status) => &status.common.printing,
+        Command::Translate(translate) => &translate.common.printing,
+        Command::Embedded(embedded) => &embedded.printing,
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(*shell, &mut Args::command(), "twinlog", &mut script);
@@ -43,12 +45,15 @@ fn main() -> ExitCode {
             };
         }
     };
-    logging::start(common, matches!(args.command, Command::Run(_)));
+    let json = printing.json;
+    let long_running = matches!(args.command, Command::Run(_) | Command::Embedded(_));
+    logging::start(printing, long_running);
     let out = Output { json };
     let ended = match args.command {
         Command::Run(run) => run::run(&run),
         Command::Status(status) => status::status(&status, out),
         Command::Translate(translate) => translate::translate(&translate, out),
+        Command::Embedded(embedded) => embedded::embedded(&embedded),
         Command::Completions { .. } => Ok(ExitCode::SUCCESS),
     };
     match ended {

@@ -59,6 +59,11 @@ impl EmbeddedCluster {
         }
     }
 
+    /// What Metadata answers as the cluster's id.
+    pub fn cluster_id(&self) -> String {
+        self.with(|state| state.options.cluster_id.clone())
+    }
+
     /// Host and port of every broker, as Metadata announces them.
     pub fn addresses(&self) -> Vec<(String, u16)> {
         self.with(|state| {
