@@ -14,6 +14,7 @@
 //! References: KIP-98 (aborted transactions in Fetch answers); Kafka's `Fetcher`.
 
 use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 use twinlog_batch::{Batch, Control, Record, batches};
@@ -52,6 +53,21 @@ impl Cluster {
         isolation: Isolation,
         mut each: impl FnMut(Record) + Send,
     ) -> Result<i64, ClientError> {
+        let each = |record| {
+            each(record);
+            ControlFlow::Continue(())
+        };
+        self.read_partition_until(tp, from, isolation, each).await
+    }
+
+    /// The same, until `each` has had enough.
+    pub async fn read_partition_until(
+        &self,
+        tp: &TopicPartition,
+        from: i64,
+        isolation: Isolation,
+        mut each: impl FnMut(Record) -> ControlFlow<()> + Send,
+    ) -> Result<i64, ClientError> {
         let start = self.listed(tp, OffsetSpec::Earliest, isolation).await?;
         let end = self.listed(tp, OffsetSpec::Latest, isolation).await?;
         let mut next = from.max(start);
@@ -60,7 +76,11 @@ impl Cluster {
         while next < end {
             let error = match self.read_on(tp, next, isolation, &mut connection).await {
                 Ok(fetched) => {
-                    let after = give(&fetched, next, end, isolation, &mut each)?;
+                    let given = give(&fetched, next, end, isolation, &mut each)?;
+                    let after = match given {
+                        ControlFlow::Continue(after) => after,
+                        ControlFlow::Break(next) => return Ok(next),
+                    };
                     if after > next {
                         next = after;
                         retry = self.retry();
@@ -139,14 +159,15 @@ impl Cluster {
     }
 }
 
-/// Hands on the records of one answer that lie from `next` to `end`; answers where to go on.
+/// Hands on the records of one answer that lie from `next` to `end`; answers where to go on, as a
+/// break when the reader has had enough.
 fn give(
     fetched: &FetchedPartition,
     mut next: i64,
     end: i64,
     isolation: Isolation,
-    each: &mut impl FnMut(Record),
-) -> Result<i64, ClientError> {
+    each: &mut impl FnMut(Record) -> ControlFlow<()>,
+) -> Result<ControlFlow<i64, i64>, ClientError> {
     let corrupt = |reason| ClientError::Corrupt { about: fetched.tp.to_string(), reason };
     let mut aborted = Aborted::new(&fetched.aborted);
     for batch in batches(fetched.records.clone()) {
@@ -154,8 +175,9 @@ fn give(
         let visible = aborted.is_visible(&batch) || isolation == Isolation::ReadUncommitted;
         if visible && !batch.head().is_control() {
             for record in batch.records(BATCH_BYTES_MAX).map_err(corrupt)? {
-                if (next..end).contains(&record.offset) {
-                    each(record);
+                let offset = record.offset;
+                if (next..end).contains(&offset) && each(record).is_break() {
+                    return Ok(ControlFlow::Break(offset + 1));
                 }
             }
         }
@@ -164,7 +186,7 @@ fn give(
             break;
         }
     }
-    Ok(next)
+    Ok(ControlFlow::Continue(next))
 }
 
 /// Follows which producers are inside an aborted transaction while the batches go by.
