@@ -88,7 +88,7 @@ fn options(args: &Embedded) -> EmbeddedOptions {
 
 /// A cluster id of Kafka's form, 22 characters, that no other start has: mirrors tell clusters apart
 /// by it.
-fn cluster_id() -> String {
+pub(crate) fn cluster_id() -> String {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     let random = RandomState::new();
     (0..22_u8)

@@ -48,6 +48,6 @@ pub use oracle::{Dump, Expected, Log, Row};
 pub use process::{Process, Signal};
 pub use scratch::Scratch;
 pub use shell::{CommitAs, Committed, NextRecord, Offsets, Shell};
-pub use twinlog::Twinlog;
+pub use twinlog::{Embedded, Twinlog};
 pub use wait::{wait_until, wait_until_some};
 pub use workload::{Live, LiveEvent, TopicKind, TopicPlan, Workload};

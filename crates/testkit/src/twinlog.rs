@@ -1,8 +1,9 @@
 //! The twinlog binary as a process.
 
 use std::ffi::OsStr;
+use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::process::{Command, ExitStatus, Output, Stdio};
+use std::process::{ChildStdout, Command, ExitStatus, Output, Stdio};
 use std::time::Duration;
 
 use crate::error::{IoContext as _, Result};
@@ -81,5 +82,60 @@ impl Twinlog {
     /// Thaws it (SIGCONT).
     pub fn resume(&self) -> Result<()> {
         self.process.signal(Signal::Cont)
+    }
+}
+
+/// A running `twinlog embedded`: a cluster in memory, on ports of its own. Dropping it kills it.
+#[derive(Debug)]
+pub struct Embedded {
+    process: Process,
+    line: String,
+    /// Open, so that nobody is told that it is closed.
+    _stdout: BufReader<ChildStdout>,
+    _scratch: Scratch,
+}
+
+impl Embedded {
+    /// Starts `binary embedded` on free ports, with further arguments, and waits until it serves.
+    pub fn start(binary: &Path, args: &[&str]) -> Result<Self> {
+        let args: Vec<&str> = ["--port", "0"].into_iter().chain(args.iter().copied()).collect();
+        Self::start_anywhere(binary, &args)
+    }
+
+    /// The same on the ports that the arguments say, or that it chooses.
+    pub fn start_anywhere(binary: &Path, args: &[&str]) -> Result<Self> {
+        let scratch = Scratch::new("embedded")?;
+        let mut command = Command::new(binary);
+        command.arg("embedded").args(args);
+        let log = scratch.path().join("embedded.log");
+        let (process, _, stdout) = Process::start_piped("twinlog embedded", command, &log)?;
+        let mut stdout = BufReader::new(stdout);
+        let mut line = String::new();
+        stdout.read_line(&mut line).context(|| "read the bootstrap address".to_owned())?;
+        if line.is_empty() {
+            return Err(process.ended_early());
+        }
+        let line = line.trim_end().to_owned();
+        Ok(Self { process, line, _stdout: stdout, _scratch: scratch })
+    }
+
+    /// What it printed first.
+    pub fn first_line(&self) -> &str {
+        &self.line
+    }
+
+    /// `host:port` of every broker, which is what it prints first without `--json`.
+    pub fn bootstrap(&self) -> &str {
+        self.first_line()
+    }
+
+    /// Its process: signals, log, memory and processor time.
+    pub fn process(&self) -> &Process {
+        &self.process
+    }
+
+    /// Asks it to end (SIGTERM) and waits for that.
+    pub fn stop(&self, limit: Duration) -> Result<ExitStatus> {
+        self.process.stop(limit)
     }
 }
