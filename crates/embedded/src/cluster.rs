@@ -14,7 +14,9 @@ use twinlog_protocol::{ApiKey, VersionRange};
 
 use crate::faults::{Happening, Request, RequestLogEntry};
 use crate::options::EmbeddedOptions;
-use crate::server::{self, Call};
+use crate::rights::Peer;
+use crate::security::INSIDE;
+use crate::server::{self, Call, Entry};
 use crate::state::{State, Status, Timer};
 
 /// Bytes that a connection in memory holds in each direction, like a socket's buffers.
@@ -78,8 +80,17 @@ impl EmbeddedCluster {
         addresses.join(",")
     }
 
-    /// Connects to the broker at `host` and `port`. A dead broker refuses.
+    /// Connects to the broker at `host` and `port`, as `User:ANONYMOUS`. A dead broker refuses.
     pub fn connect(&self, host: &str, port: u16) -> io::Result<DuplexStream> {
+        self.connect_by(host, port, Entry::Known(Peer::anonymous(INSIDE)))
+    }
+
+    pub(crate) fn connect_by(
+        &self,
+        host: &str,
+        port: u16,
+        entry: Entry,
+    ) -> io::Result<DuplexStream> {
         let broker = self.with(|state| {
             state
                 .brokers
@@ -100,7 +111,7 @@ impl EmbeddedCluster {
             ));
         }
         let (near, far) = tokio::io::duplex(PIPE_BYTES);
-        tokio::spawn(server::serve(self.clone(), broker, far));
+        tokio::spawn(server::serve(self.clone(), broker, far, entry));
         Ok(near)
     }
 
@@ -120,6 +131,7 @@ impl EmbeddedCluster {
             };
             listeners.push((id, TcpListener::bind((host, wanted)).await?));
         }
+        let sasl = self.with(|state| !state.options.sasl_users.is_empty());
         let mut addresses = Vec::new();
         for (id, listener) in listeners {
             let port = listener.local_addr()?.port();
@@ -134,10 +146,16 @@ impl EmbeddedCluster {
             tokio::spawn(async move {
                 loop {
                     match listener.accept().await {
-                        Ok((stream, _)) => {
+                        Ok((stream, from)) => {
                             // Answers are small and awaited; delayed ones only cost latency.
                             let _ = stream.set_nodelay(true);
-                            tokio::spawn(server::serve(cluster.clone(), id, stream));
+                            let host = from.ip().to_string();
+                            let entry = if sasl {
+                                Entry::Login { host }
+                            } else {
+                                Entry::Known(Peer::anonymous(&host))
+                            };
+                            tokio::spawn(server::serve(cluster.clone(), id, stream, entry));
                         }
                         Err(error) => {
                             // A connection that broke early, or too many open files: it passes.

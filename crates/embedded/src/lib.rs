@@ -51,6 +51,9 @@ mod offsets_topic;
 mod options;
 mod partition;
 mod producer_state;
+mod rights;
+mod sasl;
+mod security;
 mod server;
 mod sessions;
 mod state;
@@ -61,6 +64,7 @@ mod vocabulary;
 pub use cluster::EmbeddedCluster;
 pub use faults::{Action, Fault, FaultId, RequestLogEntry};
 pub use options::{EmbeddedOptions, KafkaVersion};
+pub use rights::{Acl, AuthorizerOptions, Operation, Pattern, Permission, Resource};
 pub use vocabulary::{
     AdminError, GroupKind, Header, Isolation, NewRecord, ProducerOf, Record, SourceTransaction,
 };

@@ -1,8 +1,12 @@
 //! What kind of cluster to start.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use twinlog_protocol::{ApiKey, VersionRange};
+use twinlog_types::Secret;
+
+use crate::rights::AuthorizerOptions;
 
 /// Which Kafka the cluster behaves like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +57,11 @@ impl KafkaVersion {
                 | A::DescribeCluster
                 | A::DescribeProducers
                 | A::ConsumerGroupDescribe
+                | A::SaslHandshake
+                | A::SaslAuthenticate
+                | A::DescribeAcls
+                | A::CreateAcls
+                | A::DeleteAcls
         );
         if !served {
             return None;
@@ -141,6 +150,12 @@ pub struct EmbeddedOptions {
     pub rack_aware: bool,
     /// `auto.create.topics.enable`: a Metadata request that allows it makes the topics it names.
     pub auto_create_topics: bool,
+    /// `authorizer.class.name=StandardAuthorizer`: who may do what is decided by ACLs. `None`:
+    /// everybody may do everything.
+    pub authorizer: Option<AuthorizerOptions>,
+    /// Names and passwords of those who may log in with SASL PLAIN. Where there are any, TCP
+    /// listeners are SASL_PLAINTEXT; else they are PLAINTEXT and everybody is `User:ANONYMOUS`.
+    pub sasl_users: BTreeMap<String, Secret>,
     /// What all logs together may hold. Beyond it the oldest records are deleted; where only
     /// compacted topics are left, `Produce` is refused with `POLICY_VIOLATION`. `None`: no limit.
     pub log_bytes_max: Option<usize>,
@@ -174,6 +189,8 @@ impl EmbeddedOptions {
             fetch_sessions_max: 1_000,
             rack_aware: false,
             auto_create_topics: false,
+            authorizer: None,
+            sasl_users: BTreeMap::new(),
             log_bytes_max: None,
         }
     }

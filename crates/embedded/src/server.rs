@@ -9,20 +9,23 @@ use tokio::time::sleep;
 use tracing::debug;
 use twinlog_protocol::messages::{
     AddOffsetsToTxnRequest, AddPartitionsToTxnRequest, ApiVersionsRequest,
-    ConsumerGroupDescribeRequest, CreatePartitionsRequest, CreateTopicsRequest,
-    DeleteGroupsRequest, DeleteRecordsRequest, DeleteTopicsRequest, DescribeClusterRequest,
-    DescribeConfigsRequest, DescribeGroupsRequest, DescribeProducersRequest, EndTxnRequest,
-    FetchRequest, FindCoordinatorRequest, HeartbeatRequest, IncrementalAlterConfigsRequest,
-    InitProducerIdRequest, JoinGroupRequest, LeaveGroupRequest, ListGroupsRequest,
-    ListOffsetsRequest, MetadataRequest, OffsetCommitRequest, OffsetDeleteRequest,
-    OffsetFetchRequest, OffsetForLeaderEpochRequest, ProduceRequest, SyncGroupRequest,
-    TxnOffsetCommitRequest,
+    ConsumerGroupDescribeRequest, CreateAclsRequest, CreatePartitionsRequest, CreateTopicsRequest,
+    DeleteAclsRequest, DeleteGroupsRequest, DeleteRecordsRequest, DeleteTopicsRequest,
+    DescribeAclsRequest, DescribeClusterRequest, DescribeConfigsRequest, DescribeGroupsRequest,
+    DescribeProducersRequest, EndTxnRequest, FetchRequest, FindCoordinatorRequest,
+    HeartbeatRequest, IncrementalAlterConfigsRequest, InitProducerIdRequest, JoinGroupRequest,
+    LeaveGroupRequest, ListGroupsRequest, ListOffsetsRequest, MetadataRequest, OffsetCommitRequest,
+    OffsetDeleteRequest, OffsetFetchRequest, OffsetForLeaderEpochRequest, ProduceRequest,
+    SaslAuthenticateRequest, SaslHandshakeRequest, SyncGroupRequest, TxnOffsetCommitRequest,
 };
 use twinlog_protocol::{ApiKey, ProtocolError, RequestFrame, decode_request, encode_response};
 
 use crate::api::{self, Mentions};
 use crate::cluster::EmbeddedCluster;
 use crate::faults::{Action, Happening};
+use crate::rights::{Amend, Gate, Guarded, Peer, Verdict};
+use crate::sasl;
+use crate::state::State;
 
 /// `socket.request.max.bytes`.
 const FRAME_BYTES_MAX: usize = 104_857_600;
@@ -35,10 +38,35 @@ pub(crate) struct Call {
     pub api: ApiKey,
     pub version: i16,
     pub client_id: Option<String>,
+    pub peer: Peer,
     pub happening: Option<Happening>,
 }
 
 impl Call {
+    pub(crate) fn new(
+        cluster: &EmbeddedCluster,
+        broker: i32,
+        connection: u64,
+        peer: Peer,
+        frame: &RequestFrame,
+    ) -> Self {
+        Self {
+            cluster: cluster.clone(),
+            broker,
+            connection,
+            api: frame.api,
+            version: frame.version,
+            client_id: frame.client_id.clone(),
+            peer,
+            happening: None,
+        }
+    }
+
+    /// What the caller may do.
+    pub(crate) fn gate<'a>(&'a self, state: &'a State) -> Gate<'a> {
+        Gate { state, peer: &self.peer, version: self.version }
+    }
+
     /// The code that a planned fault puts in the place of serving this partition. For what has no
     /// partitions, pass a topic or an empty name and -1.
     pub(crate) fn refused(&self, topic: &str, partition: i32) -> Option<i16> {
@@ -63,8 +91,17 @@ impl Call {
     }
 }
 
+/// How a connection comes in.
+#[derive(Clone, Debug)]
+pub(crate) enum Entry {
+    /// Somebody who need not log in.
+    Known(Peer),
+    /// Somebody from this address who must.
+    Login { host: String },
+}
+
 /// Serves a connection to a broker until either end closes it or the broker dies.
-pub(crate) async fn serve<S>(cluster: EmbeddedCluster, broker: i32, stream: S)
+pub(crate) async fn serve<S>(cluster: EmbeddedCluster, broker: i32, stream: S, entry: Entry)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -78,7 +115,7 @@ where
     tokio::select! {
         biased;
         () = died => {}
-        result = requests(&cluster, broker, connection, stream) => {
+        result = requests(&cluster, broker, connection, stream, entry) => {
             if let Err(reason) = result {
                 debug!(broker, connection, %reason, "connection closed");
             }
@@ -88,7 +125,7 @@ where
 
 /// Why a connection ends.
 #[derive(Debug, thiserror::Error)]
-enum Closed {
+pub(crate) enum Closed {
     #[error("{0}")]
     Io(#[from] std::io::Error),
     #[error("{0}")]
@@ -99,6 +136,10 @@ enum Closed {
     Fault,
     #[error("{0} is not served")]
     NotServed(ApiKey),
+    #[error("it did not log in")]
+    NotLoggedIn,
+    #[error("a refused request that is not answered")]
+    Unanswered,
 }
 
 async fn requests<S>(
@@ -106,48 +147,66 @@ async fn requests<S>(
     broker: i32,
     connection: u64,
     mut stream: S,
+    entry: Entry,
 ) -> Result<(), Closed>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
+    let peer = match entry {
+        Entry::Known(peer) => peer,
+        Entry::Login { host } => {
+            sasl::log_in(cluster, broker, connection, &mut stream, &host).await?
+        }
+    };
     loop {
-        let length = stream.read_i32().await?;
-        let size = usize::try_from(length).ok().filter(|&size| size <= FRAME_BYTES_MAX);
-        let frame = read_frame(&mut stream, size.ok_or(Closed::Frame(length))?).await?;
-        cluster.until_running(broker).await;
-        let frame = RequestFrame::parse(frame)?;
-        let mut call = Call {
-            cluster: cluster.clone(),
-            broker,
-            connection,
-            api: frame.api,
-            version: frame.version,
-            client_id: frame.client_id,
-            happening: None,
-        };
+        let frame = RequestFrame::parse(next_frame(cluster, broker, &mut stream).await?)?;
+        let mut call = Call::new(cluster, broker, connection, peer.clone(), &frame);
         let answer = dispatch(&mut call, frame.body, frame.correlation_id).await?;
-        if let Some(Happening { action: Action::Delay(time), .. }) = &call.happening {
-            sleep(*time).await;
-        }
-        cluster.until_running(broker).await;
-        if call.is(&Action::CloseAfter) {
-            return Err(Closed::Fault);
-        }
-        let Some(answer) = answer.filter(|_| !call.is(&Action::DropAnswer)) else { continue };
-        if call.is(&Action::TruncatedFrame) {
-            stream.write_all(&answer[..answer.len() / 2]).await?;
-            stream.flush().await?;
-            return Err(Closed::Fault);
-        }
-        stream.write_all(&answer).await?;
-        stream.flush().await?;
-        if call.is(&Action::CloseBehindAnswer) {
-            return Err(Closed::Fault);
-        }
-        if let Some(time) = call.throttle() {
-            sleep(time).await; // a throttled connection is muted: nothing on it is read
-        }
+        deliver(&call, answer, &mut stream).await?;
     }
+}
+
+/// The next frame of a connection whose broker runs.
+pub(crate) async fn next_frame<S: AsyncRead + Unpin>(
+    cluster: &EmbeddedCluster,
+    broker: i32,
+    stream: &mut S,
+) -> Result<Bytes, Closed> {
+    let length = stream.read_i32().await?;
+    let size = usize::try_from(length).ok().filter(|&size| size <= FRAME_BYTES_MAX);
+    let frame = read_frame(stream, size.ok_or(Closed::Frame(length))?).await?;
+    cluster.until_running(broker).await;
+    Ok(frame)
+}
+
+/// Sends an answer, with what a planned fault does to it.
+pub(crate) async fn deliver<S: AsyncWrite + Unpin>(
+    call: &Call,
+    answer: Option<Bytes>,
+    stream: &mut S,
+) -> Result<(), Closed> {
+    if let Some(Happening { action: Action::Delay(time), .. }) = &call.happening {
+        sleep(*time).await;
+    }
+    call.cluster.until_running(call.broker).await;
+    if call.is(&Action::CloseAfter) {
+        return Err(Closed::Fault);
+    }
+    let Some(answer) = answer.filter(|_| !call.is(&Action::DropAnswer)) else { return Ok(()) };
+    if call.is(&Action::TruncatedFrame) {
+        stream.write_all(&answer[..answer.len() / 2]).await?;
+        stream.flush().await?;
+        return Err(Closed::Fault);
+    }
+    stream.write_all(&answer).await?;
+    stream.flush().await?;
+    if call.is(&Action::CloseBehindAnswer) {
+        return Err(Closed::Fault);
+    }
+    if let Some(time) = call.throttle() {
+        sleep(time).await; // a throttled connection is muted: nothing on it is read
+    }
+    Ok(())
 }
 
 /// Reads a frame without believing its length: memory grows with what arrives.
@@ -163,26 +222,39 @@ async fn read_frame<S: AsyncRead + Unpin>(stream: &mut S, size: usize) -> Result
 }
 
 /// Decodes, asks for faults, serves, encodes. `None`: there will be no answer.
-async fn dispatch(
+pub(crate) async fn dispatch(
     call: &mut Call,
     body: Bytes,
     correlation_id: i32,
 ) -> Result<Option<Bytes>, Closed> {
     macro_rules! serve {
         ($request:ident, $serve:expr) => {{
-            let request: $request = decode_request(body, call.version)?;
+            let mut request: $request = decode_request(body, call.version)?;
             if !begin(call, &request).await? {
                 return Ok(None);
             }
-            let response = $serve(&*call, &request);
+            let response = match guard(call, &mut request) {
+                Verdict::Serve => $serve(&*call, &request),
+                Verdict::Amend(amend) => amended::<$request>(call, $serve(&*call, &request), amend),
+                Verdict::Answer(response) => response,
+                Verdict::Close => return Err(Closed::Unanswered),
+            };
             encode::<$request>(call, Some(response), correlation_id)
         }};
         ($request:ident, await $serve:expr) => {{
-            let request: $request = decode_request(body, call.version)?;
+            let mut request: $request = decode_request(body, call.version)?;
             if !begin(call, &request).await? {
                 return Ok(None);
             }
-            let response: Option<_> = $serve(&*call, request).await;
+            let response: Option<_> = match guard(call, &mut request) {
+                Verdict::Serve => $serve(&*call, request).await,
+                Verdict::Amend(amend) => {
+                    let response: Option<_> = $serve(&*call, request).await;
+                    response.map(|response| amended::<$request>(call, response, amend))
+                }
+                Verdict::Answer(response) => Some(response),
+                Verdict::Close => return Err(Closed::Unanswered),
+            };
             encode::<$request>(call, response, correlation_id)
         }};
     }
@@ -239,14 +311,29 @@ async fn dispatch(
         ApiKey::JoinGroup => serve!(JoinGroupRequest, await api::join_group),
         ApiKey::SyncGroup => serve!(SyncGroupRequest, await api::sync_group),
         ApiKey::Heartbeat => serve!(HeartbeatRequest, api::heartbeat),
+        ApiKey::DescribeAcls => serve!(DescribeAclsRequest, api::describe_acls),
+        ApiKey::CreateAcls => serve!(CreateAclsRequest, api::create_acls),
+        ApiKey::DeleteAcls => serve!(DeleteAclsRequest, api::delete_acls),
+        ApiKey::SaslHandshake => serve!(SaslHandshakeRequest, sasl::handshake_again),
+        ApiKey::SaslAuthenticate => serve!(SaslAuthenticateRequest, sasl::authenticate_again),
         ApiKey::LeaveGroup => serve!(LeaveGroupRequest, api::leave_group),
         // Has no versions here, so it was refused above.
         api => Err(Closed::NotServed(api)),
     }
 }
 
+/// What the caller's rights make of a request.
+fn guard<R: Guarded>(call: &Call, request: &mut R) -> Verdict<R> {
+    call.cluster.with(|state| request.guard(&call.gate(state)))
+}
+
+fn amended<R: Guarded>(call: &Call, mut response: R::Response, amend: Amend<R>) -> R::Response {
+    call.cluster.with(|state| amend(&mut response, &call.gate(state)));
+    response
+}
+
 /// Notes the request and lets a planned fault happen. `false`: it is not served and not answered.
-async fn begin<R: Mentions>(call: &mut Call, request: &R) -> Result<bool, Closed> {
+pub(crate) async fn begin<R: Mentions>(call: &mut Call, request: &R) -> Result<bool, Closed> {
     call.happening = call.cluster.with(|state| {
         let (partitions, names) = request.mentions(state);
         state.request(call, partitions, names)
@@ -262,7 +349,7 @@ async fn begin<R: Mentions>(call: &mut Call, request: &R) -> Result<bool, Closed
     }
 }
 
-fn encode<R: twinlog_protocol::Request>(
+pub(crate) fn encode<R: twinlog_protocol::Request>(
     call: &Call,
     response: Option<R::Response>,
     correlation_id: i32,

@@ -18,6 +18,7 @@ use crate::groups::Group;
 use crate::memory::Memory;
 use crate::options::EmbeddedOptions;
 use crate::partition::Partition;
+use crate::rights::Acls;
 use crate::sessions::Sessions;
 use crate::transactions::Transaction;
 
@@ -117,6 +118,7 @@ pub(crate) struct State {
     pub faults: Faults,
     pub journal: Journal,
     pub memory: Memory,
+    pub acls: Acls,
     pub next_producer_id: i64,
     pub next_number: u64,
     pub timers: Vec<(Duration, Timer)>,
@@ -166,6 +168,7 @@ impl State {
             faults: Faults::default(),
             journal: Journal::default(),
             memory: Memory::default(),
+            acls: Acls::default(),
             next_producer_id: 1000,
             next_number: 0,
             timers: Vec::new(),

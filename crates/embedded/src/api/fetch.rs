@@ -15,10 +15,11 @@ use twinlog_protocol::messages::{
 use super::id;
 use crate::code::{
     FENCED_LEADER_EPOCH, INCONSISTENT_TOPIC_ID, NONE, NOT_LEADER_OR_FOLLOWER, OFFSET_OUT_OF_RANGE,
-    UNKNOWN_LEADER_EPOCH, UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION,
+    TOPIC_AUTHORIZATION_FAILED, UNKNOWN_LEADER_EPOCH, UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION,
 };
 use crate::codec::{self, Head};
 use crate::partition::Partition;
+use crate::rights::Operation;
 use crate::server::Call;
 use crate::sessions::{Entry, Named, Opening, Plan, Told, Wanted};
 use crate::state::State;
@@ -139,7 +140,13 @@ fn topic_of(state: &State, named: &Named) -> Result<String, i16> {
 }
 
 fn readable(call: &Call, state: &State, entry: &Entry, limits: &Limits) -> Result<Readable, i16> {
-    let topic = topic_of(state, &entry.named)?;
+    let topic = topic_of(state, &entry.named);
+    // Whether a topic exists is told to those who may see it. An id alone tells nothing.
+    let known = topic.as_ref().ok().or(Some(&entry.named.topic)).filter(|name| !name.is_empty());
+    if known.is_some_and(|name| !call.gate(state).on_topic(Operation::Read, name)) {
+        return Err(TOPIC_AUTHORIZATION_FAILED);
+    }
+    let topic = topic?;
     if let Some(code) = call.refused(&topic, entry.named.partition) {
         return Err(code);
     }

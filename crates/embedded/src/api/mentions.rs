@@ -2,13 +2,14 @@
 
 use twinlog_protocol::messages::{
     AddOffsetsToTxnRequest, AddPartitionsToTxnRequest, ApiVersionsRequest,
-    ConsumerGroupDescribeRequest, CreatePartitionsRequest, CreateTopicsRequest,
-    DeleteGroupsRequest, DeleteRecordsRequest, DeleteTopicsRequest, DescribeClusterRequest,
-    DescribeConfigsRequest, DescribeGroupsRequest, DescribeProducersRequest, EndTxnRequest,
-    FetchRequest, FindCoordinatorRequest, HeartbeatRequest, IncrementalAlterConfigsRequest,
-    InitProducerIdRequest, JoinGroupRequest, LeaveGroupRequest, ListGroupsRequest,
-    ListOffsetsRequest, MetadataRequest, OffsetCommitRequest, OffsetDeleteRequest,
-    OffsetFetchRequest, OffsetForLeaderEpochRequest, ProduceRequest, SyncGroupRequest, TopicName,
+    ConsumerGroupDescribeRequest, CreateAclsRequest, CreatePartitionsRequest, CreateTopicsRequest,
+    DeleteAclsRequest, DeleteGroupsRequest, DeleteRecordsRequest, DeleteTopicsRequest,
+    DescribeAclsRequest, DescribeClusterRequest, DescribeConfigsRequest, DescribeGroupsRequest,
+    DescribeProducersRequest, EndTxnRequest, FetchRequest, FindCoordinatorRequest,
+    HeartbeatRequest, IncrementalAlterConfigsRequest, InitProducerIdRequest, JoinGroupRequest,
+    LeaveGroupRequest, ListGroupsRequest, ListOffsetsRequest, MetadataRequest, OffsetCommitRequest,
+    OffsetDeleteRequest, OffsetFetchRequest, OffsetForLeaderEpochRequest, ProduceRequest,
+    SaslAuthenticateRequest, SaslHandshakeRequest, SyncGroupRequest, TopicName,
     TxnOffsetCommitRequest, Uuid,
 };
 
@@ -38,6 +39,8 @@ fn only(names: impl IntoIterator<Item = String>) -> Named {
 impl Mentions for ApiVersionsRequest {}
 impl Mentions for DescribeClusterRequest {}
 impl Mentions for ListGroupsRequest {}
+impl Mentions for DescribeAclsRequest {}
+impl Mentions for SaslAuthenticateRequest {}
 
 impl Mentions for MetadataRequest {
     fn mentions(&self, state: &State) -> Named {
@@ -170,6 +173,9 @@ by_id! {
         let one = (it.coordinator_keys.is_empty()).then(|| it.key.to_string());
         one.into_iter().chain(it.coordinator_keys.iter().map(std::string::ToString::to_string)).collect::<Vec<_>>()
     };
+    CreateAclsRequest: |it| it.creations.iter().map(|acl| acl.resource_name.to_string());
+    DeleteAclsRequest: |it| it.filters.iter().filter_map(|acl| Some(acl.resource_name_filter.as_ref()?.to_string()));
+    SaslHandshakeRequest: |it| [it.mechanism.to_string()];
     InitProducerIdRequest: |it| it.transactional_id.iter().map(|id| id.to_string());
     AddPartitionsToTxnRequest: |it| {
         let one = (it.transactions.is_empty()).then(|| it.v3_and_below_transactional_id.to_string());

@@ -1,5 +1,6 @@
 //! What the cluster answers, one file per family of requests.
 
+mod acls;
 mod cluster;
 mod coordinators;
 mod delete_records;
@@ -14,6 +15,7 @@ mod topic_configs;
 mod topics;
 mod transactions;
 
+pub(crate) use acls::{create_acls, delete_acls, describe_acls};
 pub(crate) use cluster::{api_versions, describe_cluster, metadata, unknown_api_versions};
 pub(crate) use coordinators::find_coordinator;
 pub(crate) use delete_records::delete_records;
