@@ -59,6 +59,26 @@ Exit codes:
   2  wrong usage or configuration
   3  it could not be found out";
 
+const DEMO_EXAMPLES: &str = "\
+Examples:
+  twinlog demo
+  twinlog demo --once
+  twinlog demo --once --json | jq .verdict
+  twinlog demo --port-base 39092
+
+Two in-memory clusters in this process, `hello` and `world`, with topics, producers and groups; a
+mirror between them; then hello is killed, and every group resumes on world. Both clusters can be
+reached by any Kafka client, and the properties file that is printed by the other commands.
+
+Signals:
+  SIGTERM, Ctrl-C  end in order
+
+Exit codes:
+  0  every synced group resumed at the exact record
+  1  one did not, or a record was copied wrongly
+  2  wrong usage
+  3  it could not be found out: a port is taken, a file cannot be written";
+
 const EMBEDDED_EXAMPLES: &str = "\
 Examples:
   twinlog embedded
@@ -103,6 +123,9 @@ pub(crate) enum Command {
     /// Translate offsets between source and target.
     #[command(after_help = TRANSLATE_EXAMPLES)]
     Translate(Translate),
+    /// Show it: two clusters, a mirror, the loss of one, and where every group resumes.
+    #[command(after_help = DEMO_EXAMPLES)]
+    Demo(Demo),
     /// One in-memory Kafka cluster for trying things, until stopped.
     #[command(after_help = EMBEDDED_EXAMPLES)]
     Embedded(Embedded),
@@ -172,6 +195,18 @@ pub(crate) struct Translate {
     /// All offsets that this group has committed on the source.
     #[arg(long, value_name = "GROUP", conflicts_with = "topic")]
     pub(crate) group: Option<String>,
+}
+
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Demo {
+    /// End after the drill; without it both clusters stay until Ctrl-C.
+    #[arg(long)]
+    pub(crate) once: bool,
+    /// The port of `hello`; `world` has the next one. 0: any free ones.
+    #[arg(long, value_name = "N", default_value = "19092")]
+    pub(crate) port_base: u16,
+    #[command(flatten)]
+    pub(crate) printing: Printing,
 }
 
 #[derive(Clone, Debug, clap::Args)]

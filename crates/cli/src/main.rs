@@ -11,6 +11,7 @@
 
 mod args;
 mod config;
+mod demo;
 mod embedded;
 mod format;
 mod logging;
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
         Command::Run(run) => &run.common.printing,
         Command::Status(status) => &status.common.printing,
         Command::Translate(translate) => &translate.common.printing,
+        Command::Demo(demo) => &demo.printing,
         Command::Embedded(embedded) => &embedded.printing,
         Command::Completions { shell } => {
             let mut script = Vec::new();
@@ -53,6 +55,7 @@ fn main() -> ExitCode {
         Command::Run(run) => run::run(&run),
         Command::Status(status) => status::status(&status, out),
         Command::Translate(translate) => translate::translate(&translate, out),
+        Command::Demo(demo) => demo::demo(&demo, out),
         Command::Embedded(embedded) => embedded::embedded(&embedded),
         Command::Completions { .. } => Ok(ExitCode::SUCCESS),
     };
