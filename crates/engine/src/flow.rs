@@ -14,7 +14,9 @@ use twinlog_client::{ClientError, Cluster, Isolation, OffsetSpec};
 use twinlog_flow::copy::{Producer, Stop};
 use twinlog_mirror::FlowConfig;
 use twinlog_offsets::state::{Gap, PartitionKey};
-use twinlog_types::{BrokerId, ClusterId, Code, FlowName, SourceOffset, TopicPartition};
+use twinlog_types::{
+    BrokerId, ClusterId, Code, FlowName, Planted, SourceOffset, TopicPartition, planted_every,
+};
 
 use crate::backoff::Backoff;
 use crate::board::Board;
@@ -229,7 +231,10 @@ impl Flow {
     }
 
     fn send(self: &Arc<Self>, cell: &Arc<Cell>) {
-        let Some(key) = *cell.lane.lock() else { return };
+        let Some(mut key) = *cell.lane.lock() else { return };
+        if planted_every(Planted::TwoConnections, 2) {
+            key.index = (key.index + 1) % LANES_PER_BROKER;
+        }
         let ready = {
             let mut lanes = self.lanes.lock();
             if let Some(ready) = lanes.get(&key) {

@@ -17,7 +17,7 @@ use twinlog_client::{
     ClientError, ErrorCode, ProduceAnswer, ProducePartition, ProducedPartition, Remedy,
 };
 use twinlog_flow::copy::{Answer, Stop};
-use twinlog_types::{Code, TargetOffset};
+use twinlog_types::{Code, Planted, TargetOffset, planted};
 
 use crate::cell::{Cell, LaneKey};
 use crate::ending::Ending;
@@ -187,7 +187,7 @@ fn collect(
             break;
         }
         let Some(cell) = ready.pop() else { break };
-        if *cell.lane.lock() != Some(key) {
+        if *cell.lane.lock() != Some(key) && !planted(Planted::TwoConnections) {
             // A look moved it to another leader while it stood here: never on two connections.
             flow.moved(&cell);
             continue;

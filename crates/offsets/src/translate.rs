@@ -1,6 +1,6 @@
 //! What the map answers: from source to target, back, and in numbers of records.
 
-use twinlog_types::{SourceOffset, TargetOffset, Translation};
+use twinlog_types::{Planted, SourceOffset, TargetOffset, Translation, planted};
 
 use crate::{OffsetMap, RunStart};
 
@@ -20,7 +20,7 @@ impl OffsetMap {
                 let offset = next.target.max(self.target_start);
                 Translation::BeforeStart { offset, missing: missing.saturating_add(deleted) }
             } else {
-                Translation::Exact(next.target)
+                Translation::Exact(self.defective(next).unwrap_or(next.target))
             };
         }
         if !self.knows_end() {
@@ -150,6 +150,17 @@ impl OffsetMap {
             (Some(first), _) => first.target,
             (None, origin) => origin.unwrap_or_default(),
         }
+    }
+
+    /// What the map answers for `next` while a defect is planted.
+    fn defective(&self, next: RunStart) -> Option<TargetOffset> {
+        if planted(Planted::OffByOneAtRun) {
+            let begins = self.starts_from(next.count).next() == Some(next);
+            return begins.then_some(next.target.plus(1));
+        }
+        let newest = self.last().is_some_and(|last| last.count <= next.count);
+        let first = self.first().filter(|_| planted(Planted::MergesRuns) && !newest);
+        first.map(|first| first.target)
     }
 
     /// Whether it is known where the next record lands at the earliest.

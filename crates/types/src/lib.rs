@@ -11,6 +11,7 @@
 mod code;
 mod names;
 mod offset;
+mod planted;
 mod producer;
 mod secret;
 mod translation;
@@ -21,6 +22,7 @@ pub use names::{
     TopicPartition,
 };
 pub use offset::{LeaderEpoch, SourceOffset, TargetOffset};
+pub use planted::*;
 pub use producer::{Cut, ProducerEpoch, ProducerId, Sequence};
 pub use secret::Secret;
 pub use translation::Translation;

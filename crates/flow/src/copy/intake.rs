@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use twinlog_batch::{Batch, Codec, Control, Record, batches, encoded_size_estimate, split};
 use twinlog_offsets::RunStart;
-use twinlog_types::{Code, ProducerId, SourceOffset};
+use twinlog_types::{Code, Planted, ProducerId, SourceOffset, planted, planted_every};
 
 use super::{Content, Copier, Fetched, Keep, Pending, Phase, Stop};
 
@@ -29,6 +29,7 @@ impl Aborted {
         let head = batch.head();
         while let Some((producer, first)) = self.next
             && first.0 <= head.last_offset()
+            && !(planted(Planted::CopiesAborted) && first.0 >= head.base_offset)
         {
             self.open.insert(producer);
             self.next = self.upcoming.next();
@@ -74,7 +75,15 @@ impl Copier {
                 continue;
             }
             let epoch = batch.head().leader_epoch;
-            let data = !aborted && !batch.head().is_control() && batch.head().record_count > 0;
+            let data = !aborted
+                && !batch.head().is_control()
+                && batch.head().record_count > 0
+                && !planted_every(Planted::DropsRecords, 10);
+            let hole = batch.head().base_offset > self.fetch_position.0;
+            if hole && planted(Planted::HoleAsLoss) {
+                self.source_gap(SourceOffset(batch.head().base_offset));
+                break;
+            }
             if data && let Err(stop) = self.take_in(batch, &fetched.keep) {
                 self.stop_behind_pending(stop);
                 break;
@@ -114,7 +123,7 @@ impl Copier {
         let target_codec = self.setup.recompress.unwrap_or(codec);
         let passes = head.is_dense()
             && head.base_offset >= self.fetch_position.0
-            && !head.is_append_time()
+            && (!head.is_append_time() || planted(Planted::LosesAppendTime))
             && !head.has_delete_horizon()
             && codec == target_codec
             && batch.bytes().len() <= limits.batch_bytes
@@ -131,6 +140,9 @@ impl Copier {
             .records(limits.decode_bytes)
             .map_err(|error| self.undecodable(&error.to_string()))?;
         records.retain(|record| record.offset >= self.fetch_position.0);
+        if planted(Planted::EmptyBecomesNull) {
+            records.iter_mut().for_each(collapse);
+        }
         self.take_in_records(&records, target_codec, &head, keep);
         Ok(())
     }
@@ -226,4 +238,10 @@ impl Copier {
         self.planned_count += u64::from(count);
         self.queue_bytes += bytes;
     }
+}
+
+/// What [`Planted::EmptyBecomesNull`] does to a record.
+fn collapse(record: &mut Record) {
+    record.value.take_if(|value| value.is_empty());
+    record.headers.dedup_by(|second, first| second.key == first.key);
 }

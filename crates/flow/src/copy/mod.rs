@@ -50,7 +50,8 @@ use twinlog_batch::{Batch, Codec, Outgoing, Record};
 use twinlog_offsets::state::Position;
 use twinlog_offsets::{OffsetMap, RUNS_PER_SEGMENT, RunStart};
 use twinlog_types::{
-    Code, LeaderEpoch, ProducerEpoch, ProducerId, SourceOffset, TargetOffset, TopicName,
+    Code, LeaderEpoch, Planted, ProducerEpoch, ProducerId, SourceOffset, TargetOffset, TopicName,
+    planted,
 };
 
 pub use look::{LookFrom, Looked, Tail, TailBatch};
@@ -429,28 +430,38 @@ impl Copier {
             self.require_store();
             return;
         }
-        let topic = &self.setup.source_topic;
-        let stop = if position < log_start {
-            Stop {
-                code: Code::SourceGap,
-                reason: format!(
-                    "{topic}: offsets {position} to {} were deleted on the source before they were copied",
-                    log_start.0 - 1
-                ),
-                range: Some((position, log_start)),
-                passing: false,
-            }
-        } else {
-            Stop {
-                code: Code::SourceTruncated,
-                reason: format!(
-                    "{topic}: the source's log ends at {log_end}, but was already read up to {position}"
-                ),
-                range: Some((log_end, position)),
-                passing: false,
-            }
-        };
-        self.stop_behind_pending(stop);
+        if position < log_start {
+            self.source_gap(log_start);
+            return;
+        }
+        self.stop_behind_pending(Stop {
+            code: Code::SourceTruncated,
+            reason: format!(
+                "{}: the source's log ends at {log_end}, but was already read up to {position}",
+                self.setup.source_topic
+            ),
+            range: Some((log_end, position)),
+            passing: false,
+        });
+    }
+
+    /// Nothing is left on the source between what was read and `log_start`.
+    fn source_gap(&mut self, log_start: SourceOffset) {
+        let position = self.fetch_position;
+        if planted(Planted::JumpsInSilence) {
+            self.fetch_position = log_start;
+            return;
+        }
+        self.stop_behind_pending(Stop {
+            code: Code::SourceGap,
+            reason: format!(
+                "{}: offsets {position} to {} were deleted on the source before they were copied",
+                self.setup.source_topic,
+                log_start.0 - 1
+            ),
+            range: Some((position, log_start)),
+            passing: false,
+        });
     }
 
     /// The source says that its log left the one we read up to `from` at `end`, the end of

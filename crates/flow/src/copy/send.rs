@@ -2,7 +2,7 @@
 
 use twinlog_batch::{BatchError, Codec, Outgoing, Record, encode, pass};
 use twinlog_offsets::RunStart;
-use twinlog_types::{Code, Cut, Sequence, TargetOffset};
+use twinlog_types::{Code, Cut, Planted, Sequence, TargetOffset, planted};
 
 use super::{Content, Copier, Pending, Phase, Stop};
 
@@ -50,8 +50,15 @@ impl Copier {
         if next.outgoing.is_none() {
             self.merge_small();
         }
-        let cut = self.cut_of(self.sent)?;
+        let mut cut = self.cut_of(self.sent)?;
         let pending = self.pending.get_mut(self.sent)?;
+        if planted(Planted::NewSequenceOnRetry) && pending.outgoing.take().is_some() {
+            cut = Cut {
+                producer_epoch: cut.producer_epoch + 1,
+                base_sequence: Sequence::of_count(0),
+                ..cut
+            };
+        }
         let outgoing = pending.outgoing.get_or_insert_with(|| match &pending.content {
             Content::Pass(batch) => pass(batch, cut),
             Content::Records(records, codec) => encode(records, *codec, cut),

@@ -1,6 +1,6 @@
 //! The decision for one group on one partition.
 
-use twinlog_types::{Code, SourceOffset, State, TargetOffset, Translation};
+use twinlog_types::{Code, Planted, SourceOffset, State, TargetOffset, Translation, planted};
 
 use crate::standing::Standing;
 
@@ -131,7 +131,9 @@ pub fn decide(rules: &Rules, history: &mut History, reading: &Reading, now_ms: i
         ));
     }
     match target {
-        Some(target) if target > offset => {
+        Some(target)
+            if target > offset && !(planted(Planted::AcceptsSmaller) && history.ours.is_none()) =>
+        {
             Decision::keep(ahead(history, reading, source, offset, target))
         }
         Some(target) if target == offset => equal(rules, history, reading, source, offset, now_ms),
