@@ -4,9 +4,15 @@
 //!
 //! Everything is big-endian; a string is a signed 16-bit length and UTF-8. Like Kafka's own
 //! readers these ignore bytes that follow the last field. Unlike them they refuse a version that
-//! is not 0 and a missing key or value instead of failing on it later.
+//! is not 0 and a missing key or value instead of failing on it later. `Display` is the text that
+//! MM2's formatters print.
 //!
-//! References: `OffsetSync`, `Checkpoint`, `Heartbeat` in `connect/mirror` and `mirror-client`.
+//! References: `OffsetSync`, `Checkpoint`, `Heartbeat` in `connect/mirror` and `mirror-client`,
+//! and the formatters in `org.apache.kafka.connect.mirror.formatters`.
+
+pub mod group_log;
+
+use std::fmt;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use twinlog_types::{ClusterAlias, GroupId, Partition, TopicName};
@@ -46,12 +52,22 @@ pub enum FormatError {
         field: &'static str,
     },
     /// The value has a version that is not known.
-    #[error("a {record} record has version {version}, only version 0 is known")]
+    #[error("a {record} record has version {version}, the newest known is {newest}")]
     Version {
         /// What kind of record it is.
         record: &'static str,
         /// The version it has.
         version: i16,
+        /// The newest version that can be read.
+        newest: i16,
+    },
+    /// The key is of a kind that is not known.
+    #[error("a {record} record is of kind {kind}, which is not known")]
+    Kind {
+        /// What kind of log it is in.
+        record: &'static str,
+        /// The number that the key begins with.
+        kind: i16,
     },
 }
 
@@ -90,13 +106,31 @@ impl OffsetSync {
 
     /// Reads a record.
     pub fn decode(key: Option<&[u8]>, value: Option<&[u8]>) -> Result<Self, FormatError> {
-        let (mut key, mut value) = fields(Self::RECORD, key, value)?;
+        let (topic, partition) = Self::decode_key(key)?;
+        let mut value = value_fields(Self::RECORD, value)?;
         Ok(Self {
-            topic: key.string("topic")?.into(),
-            partition: key.i32("partition")?,
+            topic,
+            partition,
             upstream: value.i64("upstreamOffset")?,
             downstream: value.i64("offset")?,
         })
+    }
+
+    /// Reads a record's key: topic and partition.
+    pub fn decode_key(key: Option<&[u8]>) -> Result<(TopicName, Partition), FormatError> {
+        let mut key = key_fields(Self::RECORD, key)?;
+        Ok((key.string("topic")?.into(), key.i32("partition")?))
+    }
+}
+
+impl fmt::Display for OffsetSync {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { topic, partition, upstream, downstream } = self;
+        write!(
+            f,
+            "OffsetSync{{topicPartition={topic}-{partition}, upstreamOffset={upstream}, \
+             downstreamOffset={downstream}}}"
+        )
     }
 }
 
@@ -142,16 +176,34 @@ impl Checkpoint {
 
     /// Reads a record.
     pub fn decode(key: Option<&[u8]>, value: Option<&[u8]>) -> Result<Self, FormatError> {
-        let (mut key, mut value) = fields(Self::RECORD, key, value)?;
+        let (group, topic, partition) = Self::decode_key(key)?;
+        let mut value = value_fields(Self::RECORD, value)?;
         value.version()?;
         Ok(Self {
-            group: key.string("group")?.into(),
-            topic: key.string("topic")?.into(),
-            partition: key.i32("partition")?,
+            group,
+            topic,
+            partition,
             upstream: value.i64("upstreamOffset")?,
             downstream: value.i64("offset")?,
             metadata: value.string("metadata")?,
         })
+    }
+
+    /// Reads a record's key: group, topic on the target, partition.
+    pub fn decode_key(key: Option<&[u8]>) -> Result<(GroupId, TopicName, Partition), FormatError> {
+        let mut key = key_fields(Self::RECORD, key)?;
+        Ok((key.string("group")?.into(), key.string("topic")?.into(), key.i32("partition")?))
+    }
+}
+
+impl fmt::Display for Checkpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { group, topic, partition, upstream, downstream, metadata } = self;
+        write!(
+            f,
+            "Checkpoint{{consumerGroupId={group}, topicPartition={topic}-{partition}, \
+             upstreamOffset={upstream}, downstreamOffset={downstream}, metadata={metadata}}}"
+        )
     }
 }
 
@@ -188,13 +240,28 @@ impl Heartbeat {
 
     /// Reads a record.
     pub fn decode(key: Option<&[u8]>, value: Option<&[u8]>) -> Result<Self, FormatError> {
-        let (mut key, mut value) = fields(Self::RECORD, key, value)?;
+        let (source, target) = Self::decode_key(key)?;
+        let mut value = value_fields(Self::RECORD, value)?;
         value.version()?;
-        Ok(Self {
-            source: key.string("sourceClusterAlias")?.into(),
-            target: key.string("targetClusterAlias")?.into(),
-            timestamp_ms: value.i64("timestamp")?,
-        })
+        Ok(Self { source, target, timestamp_ms: value.i64("timestamp")? })
+    }
+
+    /// Reads a record's key: the aliases of source and target.
+    pub fn decode_key(key: Option<&[u8]>) -> Result<(ClusterAlias, ClusterAlias), FormatError> {
+        let mut key = key_fields(Self::RECORD, key)?;
+        let source = key.string("sourceClusterAlias")?.into();
+        Ok((source, key.string("targetClusterAlias")?.into()))
+    }
+}
+
+impl fmt::Display for Heartbeat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { source, target, timestamp_ms } = self;
+        write!(
+            f,
+            "Heartbeat{{sourceClusterAlias={source}, targetClusterAlias={target}, \
+             timestamp={timestamp_ms}}}"
+        )
     }
 }
 
@@ -212,14 +279,17 @@ struct Fields<'a> {
     bytes: &'a [u8],
 }
 
-fn fields<'a>(
+fn key_fields<'a>(record: &'static str, key: Option<&'a [u8]>) -> Result<Fields<'a>, FormatError> {
+    let bytes = key.ok_or(FormatError::NoKey { record })?;
+    Ok(Fields { record, bytes })
+}
+
+fn value_fields<'a>(
     record: &'static str,
-    key: Option<&'a [u8]>,
     value: Option<&'a [u8]>,
-) -> Result<(Fields<'a>, Fields<'a>), FormatError> {
-    let key = key.ok_or(FormatError::NoKey { record })?;
-    let value = value.ok_or(FormatError::NoValue { record })?;
-    Ok((Fields { record, bytes: key }, Fields { record, bytes: value }))
+) -> Result<Fields<'a>, FormatError> {
+    let bytes = value.ok_or(FormatError::NoValue { record })?;
+    Ok(Fields { record, bytes })
 }
 
 impl Fields<'_> {
@@ -230,7 +300,7 @@ impl Fields<'_> {
     fn version(&mut self) -> Result<(), FormatError> {
         match self.bytes.try_get_i16().map_err(|_| self.short("version"))? {
             VERSION => Ok(()),
-            version => Err(FormatError::Version { record: self.record, version }),
+            version => Err(FormatError::Version { record: self.record, version, newest: VERSION }),
         }
     }
 
@@ -243,12 +313,26 @@ impl Fields<'_> {
     }
 
     fn string(&mut self, field: &'static str) -> Result<String, FormatError> {
-        let not_a_string = FormatError::NotAString { record: self.record, field };
         let length = self.bytes.try_get_i16().map_err(|_| self.short(field))?;
-        let length = usize::try_from(length).map_err(|_| not_a_string.clone())?;
-        let (text, rest) = self.bytes.split_at_checked(length).ok_or(self.short(field))?;
+        let length = usize::try_from(length).map_err(|_| self.not_a_string(field))?;
+        self.text(length, field)
+    }
+
+    fn text(&mut self, length: usize, field: &'static str) -> Result<String, FormatError> {
+        let text = self.take(length, field)?;
+        std::str::from_utf8(text).map(str::to_owned).map_err(|_| self.not_a_string(field))
+    }
+
+    fn not_a_string(&self, field: &'static str) -> FormatError {
+        FormatError::NotAString { record: self.record, field }
+    }
+}
+
+impl<'a> Fields<'a> {
+    fn take(&mut self, length: usize, field: &'static str) -> Result<&'a [u8], FormatError> {
+        let (taken, rest) = self.bytes.split_at_checked(length).ok_or(self.short(field))?;
         self.bytes = rest;
-        std::str::from_utf8(text).map(str::to_owned).map_err(|_| not_a_string)
+        Ok(taken)
     }
 }
 
@@ -318,6 +402,40 @@ mod tests {
         assert_eq!(decoded, Ok(heartbeat));
     }
 
+    // What the formatters of Apache Kafka 4.3.0 print for these records.
+    #[test]
+    fn records_print_as_mm2s_formatters_print_them() {
+        let sync = OffsetSync { topic: "a.b".into(), partition: 3, upstream: 101, downstream: -1 };
+        assert_eq!(
+            sync.to_string(),
+            "OffsetSync{topicPartition=a.b-3, upstreamOffset=101, downstreamOffset=-1}"
+        );
+        let checkpoint = Checkpoint {
+            group: "g-orders".into(),
+            topic: "hello.orders".into(),
+            partition: 0,
+            upstream: 250,
+            downstream: 251,
+            metadata: "meta-1".into(),
+        };
+        assert_eq!(
+            checkpoint.to_string(),
+            "Checkpoint{consumerGroupId=g-orders, topicPartition=hello.orders-0, \
+             upstreamOffset=250, downstreamOffset=251, metadata=meta-1}"
+        );
+        let bare = Checkpoint { metadata: String::new(), ..checkpoint };
+        assert!(bare.to_string().ends_with(", metadata=}"));
+        let heartbeat = Heartbeat {
+            source: "hello".into(),
+            target: "world".into(),
+            timestamp_ms: 1_795_971_649_753,
+        };
+        assert_eq!(
+            heartbeat.to_string(),
+            "Heartbeat{sourceClusterAlias=hello, targetClusterAlias=world, timestamp=1795971649753}"
+        );
+    }
+
     #[test]
     fn every_cut_of_a_record_is_an_error_and_trailing_bytes_are_not() {
         let checkpoint = Checkpoint {
@@ -347,7 +465,7 @@ mod tests {
         assert_eq!(Heartbeat::decode(Some(key), None), Err(FormatError::NoValue { record }));
         assert_eq!(
             Heartbeat::decode(Some(key), Some(b"\0\x01\0\0\0\0\0\0\0\0")),
-            Err(FormatError::Version { record, version: 1 })
+            Err(FormatError::Version { record, version: 1, newest: 0 })
         );
         let value: &[u8] = &[0; 10];
         let field = "sourceClusterAlias";

@@ -21,6 +21,7 @@ use twinlog_types::{
 };
 
 use crate::coding::{self, Reader, put_signed, put_text, put_unsigned};
+use crate::segment::{RunStart, Segment};
 use crate::{Malformed, StateError};
 
 const POSITION: u8 = 1;
@@ -143,6 +144,17 @@ pub enum StateRecord {
         /// Who holds it.
         lease: Lease,
     },
+}
+
+/// The run starts that the bytes of a [`StateRecord::Segment`] hold, in order. A run lasts until the
+/// next one's count; the last one of a segment until the first of the segment behind it, or as far as
+/// the position goes.
+///
+/// # Errors
+///
+/// When the bytes are not a segment.
+pub fn segment_runs(segment: &[u8]) -> Result<Vec<RunStart>, Malformed> {
+    Segment::decode(segment).map(|segment| segment.starts().collect())
 }
 
 impl StateKey {

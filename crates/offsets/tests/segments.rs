@@ -1,7 +1,7 @@
 //! The saved map: how large it is, how it grows, and what is refused.
 
 use bytes::Bytes;
-use twinlog_offsets::state::Position;
+use twinlog_offsets::state::{Position, segment_runs};
 use twinlog_offsets::{Malformed, OffsetMap, RUNS_PER_SEGMENT, RunStart, StateError};
 use twinlog_types::{SourceOffset, TargetOffset, Translation};
 
@@ -39,6 +39,25 @@ fn position(map: &OffsetMap) -> Position {
         target_epochs: Vec::new(),
         written_ms: 0,
     }
+}
+
+#[test]
+fn the_runs_of_a_segment_can_be_listed_without_the_map() {
+    let map = transactions(RUNS_PER_SEGMENT + 2, true);
+    let segments = map.segments_since(0);
+    let first = segment_runs(&segments[0].1).expect("a segment");
+    assert_eq!(first.len(), RUNS_PER_SEGMENT);
+    let run = |count, source, target| RunStart {
+        count,
+        source: SourceOffset(source),
+        target: TargetOffset(target),
+    };
+    assert_eq!(first[..2], [run(0, 0, 0), run(50, 51, 50)]);
+    assert_eq!(first[15], run(750, 765, 751));
+    let last = segment_runs(&segments[1].1).expect("a segment");
+    assert_eq!(last.len(), 2);
+    assert_eq!(last[0].count, RUNS_PER_SEGMENT as u64 * 50);
+    assert_eq!(segment_runs(b""), Err(Malformed::Truncated));
 }
 
 #[test]
