@@ -4,6 +4,7 @@
 
 use crate::cluster::EmbeddedCluster;
 use crate::faults::{Fault, FaultId, RequestLogEntry};
+use crate::groups::Committer;
 use crate::vocabulary::{AdminError, GroupKind};
 
 type Result<T, E = AdminError> = std::result::Result<T, E>;
@@ -125,9 +126,12 @@ impl EmbeddedCluster {
         offset: i64,
     ) -> Result<()> {
         self.with(|state| {
-            state.commit(group, -1, "", topic, partition, offset, -1, "").map_err(|code| {
-                AdminError::Refused { code, message: "OffsetCommit refused".to_owned() }
-            })
+            state.may_commit(group, &Committer::SIMPLE, (topic, partition), "").map_err(
+                |code| AdminError::Refused { code, message: "OffsetCommit refused".to_owned() },
+            )?;
+            let committed = state.committing(offset, -1, "");
+            state.store_commits(group, vec![((topic.to_owned(), partition), committed)]);
+            Ok(())
         })
     }
 
@@ -140,7 +144,10 @@ impl EmbeddedCluster {
         offset: i64,
         metadata: &str,
     ) {
-        self.with(|state| state.store_commit(group, topic, partition, offset, -1, metadata));
+        self.with(|state| {
+            let committed = state.committing(offset, -1, metadata);
+            state.store_commits(group, vec![((topic.to_owned(), partition), committed)]);
+        });
     }
 
     /// What a group committed.
@@ -178,10 +185,7 @@ impl EmbeddedCluster {
 
     /// Deletes a group and what it committed. `false` when there is none.
     pub fn delete_group(&self, group: &str) -> bool {
-        self.with(|state| {
-            state.remove_offsets(group, |_, _, _| true);
-            state.groups.remove(group).is_some()
-        })
+        self.with(|state| state.remove_group(group))
     }
 
     /// The names of all groups.

@@ -56,6 +56,7 @@ impl KafkaVersion {
                 | A::OffsetDelete
                 | A::DescribeCluster
                 | A::DescribeProducers
+                | A::ConsumerGroupHeartbeat
                 | A::ConsumerGroupDescribe
                 | A::SaslHandshake
                 | A::SaslAuthenticate
@@ -76,7 +77,7 @@ impl KafkaVersion {
                 A::DescribeGroups => 5,
                 A::EndTxn | A::TxnOffsetCommit => 4,
                 A::DescribeCluster => 1,
-                A::ConsumerGroupDescribe => 0,
+                A::ConsumerGroupHeartbeat | A::ConsumerGroupDescribe => 0,
                 _ => versions.max,
             };
             versions.max = versions.max.min(newest);
@@ -129,6 +130,21 @@ pub struct EmbeddedOptions {
     pub offsets_retention: Duration,
     /// `offsets.retention.check.interval.ms`.
     pub offsets_retention_check: Duration,
+    /// `group.initial.rebalance.delay.ms`: how long the first round of a classic group waits for
+    /// more members. Kafka's own default is three seconds, its sample configuration says zero.
+    pub group_initial_rebalance_delay: Duration,
+    /// `group.min.session.timeout.ms`.
+    pub group_session_min: Duration,
+    /// `group.max.session.timeout.ms`.
+    pub group_session_max: Duration,
+    /// `group.max.size` and `group.consumer.max.size`.
+    pub group_size_max: usize,
+    /// `group.consumer.session.timeout.ms`.
+    pub consumer_session_timeout: Duration,
+    /// `group.consumer.heartbeat.interval.ms`.
+    pub consumer_heartbeat_interval: Duration,
+    /// `group.consumer.assignment.interval.ms`: the least time between two assignments of a group.
+    pub consumer_assignment_interval: Duration,
     /// `broker.session.timeout.ms`: a dead or stopped broker loses its leaderships after this time.
     pub broker_session_timeout: Duration,
     /// How long a new leader's high watermark stays behind its log.
@@ -156,6 +172,12 @@ pub struct EmbeddedOptions {
     /// Names and passwords of those who may log in with SASL PLAIN. Where there are any, TCP
     /// listeners are SASL_PLAINTEXT; else they are PLAINTEXT and everybody is `User:ANONYMOUS`.
     pub sasl_users: BTreeMap<String, Secret>,
+    /// `log.retention.check.interval.ms`. `None`: retention is checked on demand only
+    /// ([`retain`](crate::EmbeddedCluster::retain)).
+    pub retention_check: Option<Duration>,
+    /// How often the log cleaner runs (`log.cleaner.backoff.ms`). `None`: on demand only
+    /// ([`clean`](crate::EmbeddedCluster::clean)).
+    pub cleaner_check: Option<Duration>,
     /// What all logs together may hold. Beyond it the oldest records are deleted; where only
     /// compacted topics are left, `Produce` is refused with `POLICY_VIOLATION`. `None`: no limit.
     pub log_bytes_max: Option<usize>,
@@ -179,6 +201,13 @@ impl EmbeddedOptions {
             producer_expiration_check: Duration::from_mins(10),
             offsets_retention: Duration::from_hours(7 * 24),
             offsets_retention_check: Duration::from_mins(10),
+            group_initial_rebalance_delay: Duration::ZERO,
+            group_session_min: Duration::from_secs(6),
+            group_session_max: Duration::from_mins(30),
+            group_size_max: i32::MAX as usize,
+            consumer_session_timeout: Duration::from_secs(45),
+            consumer_heartbeat_interval: Duration::from_secs(5),
+            consumer_assignment_interval: Duration::from_secs(1),
             broker_session_timeout: Duration::from_secs(9),
             leader_settles_in: Duration::from_millis(65),
             stale_for: Duration::from_millis(100),
@@ -191,6 +220,8 @@ impl EmbeddedOptions {
             auto_create_topics: false,
             authorizer: None,
             sasl_users: BTreeMap::new(),
+            retention_check: None,
+            cleaner_check: None,
             log_bytes_max: None,
         }
     }

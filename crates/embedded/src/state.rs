@@ -103,6 +103,7 @@ pub(crate) enum Timer {
     TransactionTimeout { transactional_id: String, number: u64 },
     Rebalance { group: String, number: u64 },
     Session { group: String, member: String, number: u64 },
+    Revocation { group: String, member: String, number: u64 },
 }
 
 pub(crate) struct State {
@@ -125,6 +126,8 @@ pub(crate) struct State {
     pub changed: bool,
     next_producer_check: Instant,
     next_offsets_check: Instant,
+    next_retention_check: Instant,
+    next_cleaner_check: Instant,
 }
 
 impl State {
@@ -175,6 +178,8 @@ impl State {
             changed: false,
             next_producer_check: now + options.producer_expiration_check,
             next_offsets_check: now + options.offsets_retention_check,
+            next_retention_check: now,
+            next_cleaner_check: now,
             options,
         }
     }
@@ -216,6 +221,18 @@ impl State {
             self.next_offsets_check = now + self.options.offsets_retention_check;
             self.expire_offsets();
         }
+        if let Some(every) = self.options.retention_check
+            && now >= self.next_retention_check
+        {
+            self.next_retention_check = now + every;
+            self.retain_all();
+        }
+        if let Some(every) = self.options.cleaner_check
+            && now >= self.next_cleaner_check
+        {
+            self.next_cleaner_check = now + every;
+            self.clean_all();
+        }
         self.bound_memory(now);
     }
 
@@ -256,6 +273,9 @@ impl State {
             }
             Timer::Rebalance { group, number } => self.rebalance_due(&group, number),
             Timer::Session { group, member, number } => self.session_due(&group, &member, number),
+            Timer::Revocation { group, member, number } => {
+                self.revocation_due(&group, &member, number);
+            }
         }
     }
 

@@ -19,10 +19,10 @@ use twinlog_protocol::messages::{
 
 use crate::code::{
     COORDINATOR_LOAD_IN_PROGRESS, GROUP_ID_NOT_FOUND, GROUP_SUBSCRIBED_TO_TOPIC,
-    ILLEGAL_GENERATION, INVALID_GROUP_ID, NONE, NOT_COORDINATOR, OFFSET_METADATA_TOO_LARGE,
-    UNKNOWN_TOPIC_OR_PARTITION, UNSTABLE_OFFSET_COMMIT,
+    ILLEGAL_GENERATION, INVALID_GROUP_ID, NON_EMPTY_GROUP, NONE, NOT_COORDINATOR,
+    OFFSET_METADATA_TOO_LARGE, UNKNOWN_TOPIC_OR_PARTITION, UNSTABLE_OFFSET_COMMIT,
 };
-use crate::groups::{Committed, Group};
+use crate::groups::{Committed, Committer, Group};
 use crate::server::Call;
 use crate::state::State;
 use crate::transactions::code_of;
@@ -30,6 +30,8 @@ use crate::vocabulary::GroupKind;
 
 /// `offset.metadata.max.bytes`.
 const METADATA_BYTES_MAX: usize = 4096;
+/// The first version of `OffsetCommit` that carries a member epoch.
+const FIRST_WITH_EPOCHS: i16 = 9;
 
 impl State {
     /// Whether `broker` coordinates this group and is ready to.
@@ -50,95 +52,100 @@ impl State {
         self.groups.entry(group.to_owned()).or_insert_with(|| Group::new(kind))
     }
 
-    /// Commits a position if the group allows it. An absent group comes to exist by it.
-    #[allow(clippy::too_many_arguments)] // the fields of a commit, each of another type or meaning
-    pub(crate) fn commit(
-        &mut self,
+    /// Whether `who` may commit a position of this partition in the group. An absent group takes
+    /// commits of clients that are no members, and comes to exist by them.
+    pub(crate) fn may_commit(
+        &self,
         group: &str,
-        generation: i32,
-        member: &str,
-        topic: &str,
-        partition: i32,
-        offset: i64,
-        leader_epoch: i32,
+        who: &Committer<'_>,
+        (topic, partition): (&str, i32),
         metadata: &str,
     ) -> Result<(), i16> {
+        let id = self.topics.get(topic).map_or([0; 16], |topic| topic.id);
         if self.partition(topic, partition).is_none() {
             return Err(UNKNOWN_TOPIC_OR_PARTITION);
         }
         match self.groups.get(group) {
-            Some(found) => found.may_commit(generation, member)?,
-            None if generation >= 0 => return Err(ILLEGAL_GENERATION),
+            Some(found) => found.may_commit(who, (id, partition))?,
+            None if who.generation >= 0 => {
+                let by_epoch = who.version.is_some_and(|version| version >= FIRST_WITH_EPOCHS);
+                return Err(if by_epoch { GROUP_ID_NOT_FOUND } else { ILLEGAL_GENERATION });
+            }
             None => {}
         }
         if metadata.len() > METADATA_BYTES_MAX {
             return Err(OFFSET_METADATA_TOO_LARGE);
         }
-        self.store_commit(group, topic, partition, offset, leader_epoch, metadata);
         Ok(())
     }
 
-    /// Stores a position, whatever the group's state. Neither offset nor leader epoch are checked.
-    pub(crate) fn store_commit(
+    /// A position as it is stored. Neither offset nor leader epoch are checked.
+    pub(crate) fn committing(
         &mut self,
-        group: &str,
-        topic: &str,
-        partition: i32,
         offset: i64,
         leader_epoch: i32,
         metadata: &str,
-    ) {
-        let committed = Committed {
+    ) -> Committed {
+        Committed {
             offset,
             leader_epoch,
             metadata: metadata.to_owned(),
             at_ms: self.now_ms(),
             number: self.number(),
-        };
-        self.log_commit(group, (topic, partition), Some(&committed), None);
-        self.group_of(group, GroupKind::Classic).commit(topic, partition, committed);
+        }
+    }
+
+    /// Stores positions, whatever the group's state.
+    pub(crate) fn store_commits(&mut self, group: &str, commits: Vec<((String, i32), Committed)>) {
+        if commits.is_empty() {
+            return;
+        }
+        self.log_commits(group, &commits, None);
+        let found = self.group_of(group, GroupKind::Classic);
+        for ((topic, partition), committed) in commits {
+            found.commit(&topic, partition, committed);
+        }
         self.changed = true;
     }
 
-    /// Stores a position that an open transaction commits.
+    /// Stores positions that an open transaction commits.
     pub(crate) fn store_pending(
         &mut self,
         group: &str,
         producer: (i64, i16),
-        (topic, partition): (&str, i32),
-        offset: i64,
-        metadata: &str,
+        commits: Vec<((String, i32), Committed)>,
     ) {
-        let committed = Committed {
-            offset,
-            leader_epoch: -1,
-            metadata: metadata.to_owned(),
-            at_ms: self.now_ms(),
-            number: self.number(),
-        };
-        self.log_commit(group, (topic, partition), Some(&committed), Some(producer));
+        if commits.is_empty() {
+            return;
+        }
+        self.log_commits(group, &commits, Some(producer));
         let found = self.group_of(group, GroupKind::Classic);
-        found
-            .pending
-            .entry(producer.0)
-            .or_default()
-            .insert((topic.to_owned(), partition), committed);
+        found.pending.entry(producer.0).or_default().extend(commits);
     }
 }
 
 pub(crate) fn offset_commit(call: &Call, request: &OffsetCommitRequest) -> OffsetCommitResponse {
+    let who = Committer {
+        generation: request.generation_id_or_member_epoch,
+        member: &request.member_id,
+        instance: request.group_instance_id.as_deref(),
+        version: Some(call.version),
+    };
     let topics = call.cluster.with(|state| {
         let mut topics = Vec::new();
+        let mut accepted = Vec::new();
         for topic in &request.topics {
             let mut partitions = Vec::new();
             for partition in &topic.partitions {
-                let result = commit_one(call, state, request, &topic.name, partition);
-                let code = call
-                    .disowned(&topic.name, partition.partition_index)
-                    .unwrap_or(code_of(&result));
+                let index = partition.partition_index;
+                let result = commit_one(call, state, request, &who, &topic.name, partition);
+                let code = call.disowned(&topic.name, index).unwrap_or(code_of(&result));
+                if let Ok(committed) = result {
+                    accepted.push(((topic.name.to_string(), index), committed));
+                }
                 partitions.push(
                     OffsetCommitResponsePartition::default()
-                        .with_partition_index(partition.partition_index)
+                        .with_partition_index(index)
                         .with_error_code(code),
                 );
             }
@@ -147,6 +154,12 @@ pub(crate) fn offset_commit(call: &Call, request: &OffsetCommitRequest) -> Offse
                     .with_name(topic.name.clone())
                     .with_partitions(partitions),
             );
+        }
+        state.store_commits(&request.group_id, accepted);
+        if state.groups.get(request.group_id.as_str()).is_some_and(|found| {
+            found.kind == GroupKind::Classic && found.members.contains_key(who.member)
+        }) {
+            state.seen(&request.group_id, who.member); // a commit is a sign of life
         }
         topics
     });
@@ -157,9 +170,10 @@ fn commit_one(
     call: &Call,
     state: &mut State,
     request: &OffsetCommitRequest,
+    who: &Committer<'_>,
     topic: &TopicName,
     partition: &offset_commit_request::OffsetCommitRequestPartition,
-) -> Result<(), i16> {
+) -> Result<Committed, i16> {
     let index = partition.partition_index;
     if let Some(code) = call.refused(topic, index) {
         return Err(code);
@@ -172,16 +186,10 @@ fn commit_one(
     if request.group_id.is_empty() {
         return Err(INVALID_GROUP_ID);
     }
-    state.commit(
-        &request.group_id,
-        request.generation_id_or_member_epoch,
-        &request.member_id,
-        topic,
-        index,
-        partition.committed_offset,
-        partition.committed_leader_epoch,
-        partition.committed_metadata.as_deref().unwrap_or_default(),
-    )
+    let metadata = partition.committed_metadata.as_deref().unwrap_or_default();
+    state.may_commit(&request.group_id, who, (topic, index), metadata)?;
+    let (offset, epoch) = (partition.committed_offset, partition.committed_leader_epoch);
+    Ok(state.committing(offset, epoch, metadata))
 }
 
 /// What is answered for one partition of one group.
@@ -260,6 +268,9 @@ pub(crate) fn offset_fetch(call: &Call, request: &OffsetFetchRequest) -> OffsetF
             if code != NONE {
                 return out.with_error_code(code);
             }
+            if let Err(code) = may_fetch(state, wanted) {
+                return out.with_error_code(code);
+            }
             let asked: Asked = wanted.topics.as_ref().map(|topics| {
                 topics
                     .iter()
@@ -286,6 +297,22 @@ pub(crate) fn offset_fetch(call: &Call, request: &OffsetFetchRequest) -> OffsetF
         request.groups.iter().map(group).collect()
     });
     OffsetFetchResponse::default().with_groups(groups)
+}
+
+/// Whether the member of a consumer group that asks is one, and in the right epoch. Who is no
+/// member may read as well.
+fn may_fetch(
+    state: &State,
+    wanted: &offset_fetch_request::OffsetFetchRequestGroup,
+) -> Result<(), i16> {
+    let found = state.groups.get(wanted.group_id.as_str());
+    match (found.filter(|found| found.kind == GroupKind::Consumer), &wanted.member_id) {
+        (Some(found), Some(member)) => found.consumer.may_fetch(member, wanted.member_epoch),
+        (Some(found), None) if wanted.member_epoch >= 0 => {
+            found.consumer.may_fetch("", wanted.member_epoch)
+        }
+        _ => Ok(()),
+    }
 }
 
 fn one_group(
@@ -335,27 +362,35 @@ pub(crate) fn offset_delete(call: &Call, request: &OffsetDeleteRequest) -> Offse
         let Some(found) = state.groups.get(request.group_id.as_str()) else {
             return out.with_error_code(GROUP_ID_NOT_FOUND);
         };
-        let live = found.is_live();
+        if found.is_live() && found.protocol_type != "consumer" && !found.protocol_type.is_empty() {
+            return out.with_error_code(NON_EMPTY_GROUP);
+        }
         let mut topics = Vec::new();
         for topic in &request.topics {
-            let named = |partition: i32| {
-                topic.partitions.iter().any(|wanted| wanted.partition_index == partition)
-            };
-            if !live {
-                let name = topic.name.as_str();
-                state.remove_offsets(&request.group_id, |known, partition, _| {
-                    known == name && named(partition)
-                });
+            let name = topic.name.as_str();
+            let read = state
+                .groups
+                .get(request.group_id.as_str())
+                .is_some_and(|found| found.subscribes_to(name));
+            let mut partitions = Vec::new();
+            for partition in &topic.partitions {
+                let index = partition.partition_index;
+                let code = if read { GROUP_SUBSCRIBED_TO_TOPIC } else { NONE };
+                if !read {
+                    state.remove_offsets(&request.group_id, |known, partition, _| {
+                        known == name && partition == index
+                    });
+                }
+                partitions.push(
+                    OffsetDeleteResponsePartition::default()
+                        .with_partition_index(index)
+                        .with_error_code(code),
+                );
             }
-            let partitions = topic.partitions.iter().map(|partition| {
-                OffsetDeleteResponsePartition::default()
-                    .with_partition_index(partition.partition_index)
-                    .with_error_code(if live { GROUP_SUBSCRIBED_TO_TOPIC } else { NONE })
-            });
             topics.push(
                 OffsetDeleteResponseTopic::default()
                     .with_name(topic.name.clone())
-                    .with_partitions(partitions.collect()),
+                    .with_partitions(partitions),
             );
         }
         state.changed = true;

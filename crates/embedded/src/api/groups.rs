@@ -1,23 +1,21 @@
-//! `ListGroups`, `DescribeGroups`, `ConsumerGroupDescribe`, `DeleteGroups`.
+//! `ListGroups`, `DescribeGroups`, `DeleteGroups`.
 
 use twinlog_protocol::messages::delete_groups_response::DeletableGroupResult;
 use twinlog_protocol::messages::list_groups_response::ListedGroup;
 use twinlog_protocol::messages::{
-    ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse, DeleteGroupsRequest,
-    DeleteGroupsResponse, DescribeGroupsRequest, DescribeGroupsResponse, GroupId,
-    ListGroupsRequest, ListGroupsResponse, StrBytes, consumer_group_describe_response,
-    describe_groups_response, string,
+    DeleteGroupsRequest, DeleteGroupsResponse, DescribeGroupsRequest, DescribeGroupsResponse,
+    GroupId, ListGroupsRequest, ListGroupsResponse, StrBytes, describe_groups_response, string,
 };
 
 use crate::code::{GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, NONE};
-use crate::options::KafkaVersion;
+use crate::groups::CLIENT_HOST;
 use crate::server::Call;
 use crate::state::State;
 use crate::transactions::code_of;
 use crate::vocabulary::GroupKind;
 
 /// What brokers answer where nobody asked which operations are allowed.
-const NOT_ASKED: i32 = i32::MIN;
+pub(super) const NOT_ASKED: i32 = i32::MIN;
 
 pub(crate) fn list_groups(call: &Call, request: &ListGroupsRequest) -> ListGroupsResponse {
     if let Some(code) = call.refused("", -1) {
@@ -88,13 +86,12 @@ fn classic(call: &Call, state: &State, id: &GroupId) -> describe_groups_response
         }
     };
     let members = found.members.iter().map(|(member_id, member)| {
-        let metadata = member.protocols.iter().find(|(name, _)| *name == found.protocol);
         let mut out = describe_groups_response::DescribedGroupMember::default()
             .with_member_id(string(member_id))
             .with_group_instance_id(None)
             .with_client_id(string(&member.client_id))
-            .with_client_host(StrBytes::from_static_str("/127.0.0.1"))
-            .with_member_metadata(metadata.map(|(_, bytes)| bytes.clone()).unwrap_or_default())
+            .with_client_host(StrBytes::from_static_str(CLIENT_HOST))
+            .with_member_metadata(member.metadata(&found.protocol))
             .with_member_assignment(member.assignment.clone());
         if call.version >= 4 {
             out = out.with_group_instance_id(member.instance.as_deref().map(string));
@@ -112,68 +109,6 @@ fn classic(call: &Call, state: &State, id: &GroupId) -> describe_groups_response
         .with_members(members.chain(silent).collect())
 }
 
-pub(crate) fn consumer_group_describe(
-    call: &Call,
-    request: &ConsumerGroupDescribeRequest,
-) -> ConsumerGroupDescribeResponse {
-    let groups = call.cluster.with(|state| {
-        let mut groups: Vec<_> =
-            request.group_ids.iter().map(|id| consumer(call, state, id)).collect();
-        // 3.9.1 answers several groups once per coordinator shard: right ones among wrong ones.
-        if state.options.version == KafkaVersion::V3_9 && groups.len() > 1 {
-            let wrong =
-                groups.iter().map(|group| not_consumer(group.group_id.clone())).collect::<Vec<_>>();
-            groups.splice(0..0, wrong);
-        }
-        groups
-    });
-    ConsumerGroupDescribeResponse::default().with_groups(groups)
-}
-
-fn not_consumer(id: GroupId) -> consumer_group_describe_response::DescribedGroup {
-    let message = format!("Group {} is not a consumer group.", id.as_str());
-    consumer_group_describe_response::DescribedGroup::default()
-        .with_group_id(id)
-        .with_error_code(GROUP_ID_NOT_FOUND)
-        .with_error_message(Some(string(&message)))
-        .with_authorized_operations(NOT_ASKED)
-}
-
-fn consumer(
-    call: &Call,
-    state: &State,
-    id: &GroupId,
-) -> consumer_group_describe_response::DescribedGroup {
-    let out = consumer_group_describe_response::DescribedGroup::default()
-        .with_group_id(id.clone())
-        .with_error_message(None)
-        .with_authorized_operations(NOT_ASKED);
-    if let Some(code) =
-        call.refused("", -1).or_else(|| state.coordinates_group(id, call.broker).err())
-    {
-        return out.with_error_code(code);
-    }
-    let Some(found) =
-        state.groups.get(id.as_str()).filter(|found| found.kind == GroupKind::Consumer)
-    else {
-        return not_consumer(id.clone());
-    };
-    let member = found.silent_member.then(|| {
-        let member = consumer_group_describe_response::Member::default()
-            .with_member_id(StrBytes::from_static_str("silent-member"))
-            .with_instance_id(None)
-            .with_rack_id(None)
-            .with_member_epoch(found.generation)
-            .with_subscribed_topic_regex(None);
-        if call.version >= 1 { member.with_member_type(1) } else { member }
-    });
-    out.with_group_state(string(found.state()))
-        .with_group_epoch(found.generation)
-        .with_assignment_epoch(found.generation)
-        .with_assignor_name(StrBytes::from_static_str("uniform"))
-        .with_members(member.into_iter().collect())
-}
-
 pub(crate) fn delete_groups(call: &Call, request: &DeleteGroupsRequest) -> DeleteGroupsResponse {
     let results = call.cluster.with(|state| {
         let mut results = Vec::new();
@@ -184,8 +119,7 @@ pub(crate) fn delete_groups(call: &Call, request: &DeleteGroupsRequest) -> Delet
                 None => GROUP_ID_NOT_FOUND,
                 Some(found) if found.is_live() => NON_EMPTY_GROUP,
                 Some(_) => {
-                    state.remove_offsets(id, |_, _, _| true);
-                    state.groups.remove(id.as_str());
+                    state.remove_group(id);
                     NONE
                 }
             };

@@ -2,15 +2,15 @@
 
 use twinlog_protocol::messages::{
     AddOffsetsToTxnRequest, AddPartitionsToTxnRequest, ApiVersionsRequest,
-    ConsumerGroupDescribeRequest, CreateAclsRequest, CreatePartitionsRequest, CreateTopicsRequest,
-    DeleteAclsRequest, DeleteGroupsRequest, DeleteRecordsRequest, DeleteTopicsRequest,
-    DescribeAclsRequest, DescribeClusterRequest, DescribeConfigsRequest, DescribeGroupsRequest,
-    DescribeProducersRequest, EndTxnRequest, FetchRequest, FindCoordinatorRequest,
-    HeartbeatRequest, IncrementalAlterConfigsRequest, InitProducerIdRequest, JoinGroupRequest,
-    LeaveGroupRequest, ListGroupsRequest, ListOffsetsRequest, MetadataRequest, OffsetCommitRequest,
-    OffsetDeleteRequest, OffsetFetchRequest, OffsetForLeaderEpochRequest, ProduceRequest,
-    SaslAuthenticateRequest, SaslHandshakeRequest, SyncGroupRequest, TopicName,
-    TxnOffsetCommitRequest, Uuid,
+    ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest, CreateAclsRequest,
+    CreatePartitionsRequest, CreateTopicsRequest, DeleteAclsRequest, DeleteGroupsRequest,
+    DeleteRecordsRequest, DeleteTopicsRequest, DescribeAclsRequest, DescribeClusterRequest,
+    DescribeConfigsRequest, DescribeGroupsRequest, DescribeProducersRequest, EndTxnRequest,
+    FetchRequest, FindCoordinatorRequest, HeartbeatRequest, IncrementalAlterConfigsRequest,
+    InitProducerIdRequest, JoinGroupRequest, LeaveGroupRequest, ListGroupsRequest,
+    ListOffsetsRequest, MetadataRequest, OffsetCommitRequest, OffsetDeleteRequest,
+    OffsetFetchRequest, OffsetForLeaderEpochRequest, ProduceRequest, SaslAuthenticateRequest,
+    SaslHandshakeRequest, SyncGroupRequest, TopicName, TxnOffsetCommitRequest, Uuid,
 };
 
 use super::id;
@@ -184,6 +184,7 @@ by_id! {
     AddOffsetsToTxnRequest: |it| [it.transactional_id.to_string(), it.group_id.to_string()];
     EndTxnRequest: |it| [it.transactional_id.to_string()];
     DescribeGroupsRequest: |it| it.groups.iter().map(|group| group.to_string());
+    ConsumerGroupHeartbeatRequest: |it| [it.group_id.to_string()];
     ConsumerGroupDescribeRequest: |it| it.group_ids.iter().map(|group| group.to_string());
     DeleteGroupsRequest: |it| it.groups_names.iter().map(|group| group.to_string());
     JoinGroupRequest: |it| [it.group_id.to_string()];

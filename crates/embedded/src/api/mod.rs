@@ -2,6 +2,7 @@
 
 mod acls;
 mod cluster;
+mod consumer_groups;
 mod coordinators;
 mod delete_records;
 mod fetch;
@@ -17,12 +18,13 @@ mod transactions;
 
 pub(crate) use acls::{create_acls, delete_acls, describe_acls};
 pub(crate) use cluster::{api_versions, describe_cluster, metadata, unknown_api_versions};
+pub(crate) use consumer_groups::{consumer_group_describe, consumer_group_heartbeat};
 pub(crate) use coordinators::find_coordinator;
 pub(crate) use delete_records::delete_records;
 pub(crate) use fetch::fetch;
 pub(crate) use group_members::{heartbeat, join_group, leave_group, sync_group};
 pub(crate) use group_offsets::{offset_commit, offset_delete, offset_fetch};
-pub(crate) use groups::{consumer_group_describe, delete_groups, describe_groups, list_groups};
+pub(crate) use groups::{delete_groups, describe_groups, list_groups};
 pub(crate) use mentions::Mentions;
 pub(crate) use offsets::{describe_producers, list_offsets, offset_for_leader_epoch};
 pub(crate) use produce::produce;

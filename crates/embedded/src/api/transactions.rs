@@ -20,6 +20,7 @@ use crate::code::{
     INVALID_PRODUCER_EPOCH, INVALID_REQUEST, INVALID_TRANSACTION_TIMEOUT, INVALID_TXN_STATE, NONE,
     OPERATION_NOT_ATTEMPTED, PRODUCER_FENCED, UNKNOWN_TOPIC_OR_PARTITION,
 };
+use crate::groups::Committer;
 use crate::server::Call;
 use crate::state::State;
 use crate::transactions::{Stage, code_of};
@@ -193,32 +194,37 @@ pub(crate) fn txn_offset_commit(
     call: &Call,
     request: &TxnOffsetCommitRequest,
 ) -> TxnOffsetCommitResponse {
+    let who = Committer {
+        generation: request.generation_id,
+        member: &request.member_id,
+        instance: request.group_instance_id.as_deref(),
+        version: None,
+    };
     let topics = call.cluster.with(|state| {
         let all = pending(call, state, request).err();
         let mut topics = Vec::new();
+        let mut accepted = Vec::new();
         for topic in &request.topics {
             let mut partitions = Vec::new();
             for partition in &topic.partitions {
-                let code = match all {
-                    Some(code) => code,
-                    None if state.partition(&topic.name, partition.partition_index).is_none() => {
-                        UNKNOWN_TOPIC_OR_PARTITION
-                    }
+                let index = partition.partition_index;
+                let metadata = partition.committed_metadata.as_deref().unwrap_or_default();
+                let result = match all {
+                    Some(code) => Err(code),
                     None => {
-                        state.store_pending(
-                            &request.group_id,
-                            (request.producer_id.0, request.producer_epoch),
-                            (&topic.name, partition.partition_index),
-                            partition.committed_offset,
-                            partition.committed_metadata.as_deref().unwrap_or_default(),
-                        );
-                        NONE
+                        state.may_commit(&request.group_id, &who, (&topic.name, index), metadata)
                     }
                 };
+                if result.is_ok() {
+                    let (offset, epoch) =
+                        (partition.committed_offset, partition.committed_leader_epoch);
+                    let committed = state.committing(offset, epoch, metadata);
+                    accepted.push(((topic.name.to_string(), index), committed));
+                }
                 partitions.push(
                     TxnOffsetCommitResponsePartition::default()
-                        .with_partition_index(partition.partition_index)
-                        .with_error_code(code),
+                        .with_partition_index(index)
+                        .with_error_code(code_of(&result)),
                 );
             }
             topics.push(
@@ -227,6 +233,8 @@ pub(crate) fn txn_offset_commit(
                     .with_partitions(partitions),
             );
         }
+        let producer = (request.producer_id.0, request.producer_epoch);
+        state.store_pending(&request.group_id, producer, accepted);
         topics
     });
     TxnOffsetCommitResponse::default().with_topics(topics)
