@@ -106,6 +106,7 @@ impl EmbeddedCluster {
     /// Sets a topic's setting, or removes it.
     pub fn alter_config(&self, topic: &str, name: &str, value: Option<&str>) -> Result<()> {
         self.with(|state| {
+            state.settle_segments(topic);
             let options = state.options.clone();
             let found = state.topics.get_mut(topic).ok_or_else(|| missing(topic, 0))?;
             let operation = i8::from(value.is_none());
@@ -249,21 +250,6 @@ impl EmbeddedCluster {
         self.with(|state| state.append_unchecked(topic, partition, batch))
     }
 
-    /// Compacts a partition: of the committed records in all batches but the last one, only the
-    /// newest of each key stays. Offsets stay, so batches get holes and whole batches vanish.
-    pub fn compact(&self, topic: &str, partition: i32) -> Result<()> {
-        self.with(|state| {
-            let found =
-                state.partition_mut(topic, partition).ok_or_else(|| missing(topic, partition))?;
-            for replica in &mut found.replicas {
-                let limit = replica.last_stable();
-                crate::compaction::compact(&mut replica.log, limit);
-            }
-            state.changed = true;
-            Ok(())
-        })
-    }
-
     /// A producer begins a transaction. Nothing is written yet.
     pub fn begin_transaction(&self) -> SourceTransaction {
         let producer_id = self.with(State::new_producer_id);
@@ -375,15 +361,13 @@ fn visible(partition: &Partition, isolation: Isolation) -> Vec<Record> {
     let mut out = Vec::new();
     for stored in readable {
         let head = stored.head;
-        // What is stored was either validated or put there by the test itself.
-        for (index, record) in
-            codec::records(&stored.bytes).unwrap_or_default().into_iter().enumerate()
-        {
+        for record in stored.records() {
             let offset = head.base_offset + i64::from(record.offset_delta);
             if offset < log.start() {
                 continue;
             }
-            let sequence = ((i64::from(head.base_sequence) + index as i64) & 0x7fff_ffff) as i32;
+            let sequence = i64::from(head.base_sequence) + i64::from(record.offset_delta);
+            let sequence = (sequence & 0x7fff_ffff) as i32;
             out.push(Record {
                 offset,
                 timestamp: if head.is_append_time() {

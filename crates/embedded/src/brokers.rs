@@ -58,7 +58,7 @@ impl State {
         let (now_ms, age) = (self.now_ms(), self.options.producer_expiration.as_millis() as i64);
         for partition in self.topics.values_mut().flat_map(|topic| &mut topic.partitions) {
             if let Some(replica) = partition.replica_mut(id) {
-                replica.log.producers.restart();
+                replica.log.restart();
                 replica.log.producers.expire(now_ms, age);
             }
         }

@@ -21,6 +21,7 @@ const DECOMPRESSED_BYTES_MAX: u64 = 512 << 20;
 const BIT_APPEND_TIME: i16 = 0x08;
 const BIT_TRANSACTIONAL: i16 = 0x10;
 const BIT_CONTROL: i16 = 0x20;
+const BIT_DELETE_HORIZON: i16 = 0x40;
 
 /// A compression codec, as the low three attribute bits name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,6 +111,12 @@ impl Head {
         self.attributes & BIT_CONTROL != 0
     }
 
+    /// When the tombstones of the batch may go; in such a batch it stands where the base timestamp
+    /// stands else, and the records' timestamps are relative to it (KIP-534).
+    pub(crate) fn delete_horizon(&self) -> Option<i64> {
+        (self.attributes & BIT_DELETE_HORIZON != 0).then_some(self.base_timestamp)
+    }
+
     pub(crate) fn last_offset(&self) -> i64 {
         self.base_offset + i64::from(self.last_offset_delta)
     }
@@ -119,7 +126,8 @@ impl Head {
         if self.base_sequence < 0 {
             return -1;
         }
-        ((i64::from(self.base_sequence) + i64::from(self.count) - 1) & 0x7fff_ffff) as i32
+        // Not the count: compaction takes records out, and the sequence stays.
+        ((i64::from(self.base_sequence) + i64::from(self.last_offset_delta)) & 0x7fff_ffff) as i32
     }
 }
 
@@ -292,6 +300,8 @@ pub(crate) struct Frame {
     pub producer_id: i64,
     pub producer_epoch: i16,
     pub base_sequence: i32,
+    /// Stands in the place of the first record's timestamp.
+    pub delete_horizon: Option<i64>,
 }
 
 impl Frame {
@@ -306,6 +316,7 @@ impl Frame {
             producer_id: -1,
             producer_epoch: -1,
             base_sequence: -1,
+            delete_horizon: None,
         }
     }
 
@@ -320,7 +331,15 @@ impl Frame {
             producer_id: head.producer_id,
             producer_epoch: head.producer_epoch,
             base_sequence: head.base_sequence,
+            delete_horizon: head.delete_horizon(),
         }
+    }
+
+    pub(crate) fn with_delete_horizon(mut self, horizon: Option<i64>) -> Self {
+        let bit = if horizon.is_some() { BIT_DELETE_HORIZON } else { 0 };
+        self.attributes = (self.attributes & !BIT_DELETE_HORIZON) | bit;
+        self.delete_horizon = horizon;
+        self
     }
 
     pub(crate) fn transactional(mut self) -> Self {
@@ -331,7 +350,8 @@ impl Frame {
 
 /// Writes a batch.
 pub(crate) fn encode(frame: Frame, records: &[RawRecord]) -> Bytes {
-    let base_timestamp = records.first().map_or(-1, |record| record.timestamp);
+    let first_timestamp = records.first().map_or(-1, |record| record.timestamp);
+    let base_timestamp = frame.delete_horizon.unwrap_or(first_timestamp);
     let max_timestamp = records.iter().map(|record| record.timestamp).max().unwrap_or(-1);
     let mut body = BytesMut::new();
     let mut one = BytesMut::new();
@@ -378,6 +398,13 @@ pub(crate) fn encode(frame: Frame, records: &[RawRecord]) -> Bytes {
     out.freeze()
 }
 
+/// What compaction leaves of a batch whose records are all gone and that holds the last sequence of
+/// a producer, or an offset that must not be lost: a head with a count of 0.
+pub(crate) fn encode_empty(head: &Head) -> Bytes {
+    let frame = Frame::of(head, Compression::None).with_delete_horizon(None);
+    stamp(&encode(frame, &[]), head.is_append_time(), head.max_timestamp)
+}
+
 /// The control batch that ends a transaction in one partition.
 pub(crate) fn marker(
     commit: bool,
@@ -421,7 +448,7 @@ pub(crate) fn marker_of(batch: &Bytes) -> Option<(bool, i32)> {
 const XERIAL: [u8; 8] = [0x82, b'S', b'N', b'A', b'P', b'P', b'Y', 0];
 const XERIAL_HEAD_BYTES: usize = 16;
 
-fn decompress(compression: Compression, body: Bytes) -> Result<Bytes, RecordsError> {
+pub(crate) fn decompress(compression: Compression, body: Bytes) -> Result<Bytes, RecordsError> {
     let failed = |error: &dyn std::fmt::Display| RecordsError::Decompress(error.to_string());
     let read = |reader: &mut dyn Read| -> Result<Bytes, RecordsError> {
         let mut out = Vec::new();
@@ -462,7 +489,7 @@ fn snappy_decompress(body: &[u8]) -> Result<Bytes, snap::Error> {
 }
 
 /// In-memory compression has no failure but lack of memory.
-fn compress(compression: Compression, body: &[u8]) -> Bytes {
+pub(crate) fn compress(compression: Compression, body: &[u8]) -> Bytes {
     const IN_MEMORY: &str = "compressing in memory does not fail";
     match compression {
         Compression::None => Bytes::copy_from_slice(body),

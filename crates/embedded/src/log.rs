@@ -7,8 +7,10 @@ use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
 
-use crate::codec::{self, Head};
+use crate::codec::{self, Head, RawRecord};
+use crate::old_formats;
 use crate::producer_state::Producers;
+use crate::segments::{Rolling, Segment, Segments};
 
 /// A batch at its place.
 #[derive(Clone, Debug)]
@@ -28,6 +30,15 @@ impl Stored {
 
     pub(crate) fn next_offset(&self) -> i64 {
         self.head.last_offset() + 1
+    }
+
+    /// Its records. What is stored was either validated or put there by the test itself, so what
+    /// cannot be read has none.
+    pub(crate) fn records(&self) -> Vec<RawRecord> {
+        if self.head.magic < 2 {
+            return old_formats::records(self);
+        }
+        codec::records(&self.bytes).unwrap_or_default()
     }
 }
 
@@ -51,6 +62,11 @@ pub(crate) struct Log {
     epochs: Vec<(i32, i64)>,
     pub producers: Producers,
     ended: Vec<Ended>,
+    segments: Segments,
+    /// The cleaner has been here: what lies below is clean.
+    cleaned: i64,
+    /// Retention has deleted every segment, and with them the snapshots of the producers' state.
+    no_snapshot: bool,
 }
 
 impl Log {
@@ -115,11 +131,17 @@ impl Log {
 
     /// Appends a batch as another replica stored it (its own offset and leader epoch).
     pub(crate) fn take(&mut self, bytes: Bytes) {
-        let Some(head) = Head::parse(&bytes) else { return };
+        if let Some(head) = Head::parse(&bytes) {
+            self.take_stored(Stored { head, bytes });
+        }
+    }
+
+    /// See [`take`](Self::take).
+    pub(crate) fn take_stored(&mut self, stored: Stored) {
+        let head = stored.head;
         if self.epochs.last().is_none_or(|&(last, _)| last < head.leader_epoch) {
             self.epochs.push((head.leader_epoch, head.base_offset));
         }
-        let stored = Stored { head, bytes };
         self.derive(&stored);
         self.end = stored.next_offset();
         self.bytes += stored.held();
@@ -155,6 +177,8 @@ impl Log {
         self.start = self.start.min(self.end);
         let end = self.end;
         self.epochs.retain(|&(_, start)| start < end);
+        self.segments.cut(end);
+        self.cleaned = self.cleaned.min(end);
         self.producers.clear();
         self.ended.clear();
         for stored in &kept {
@@ -198,6 +222,60 @@ impl Log {
         self.count_bytes();
     }
 
+    /// Finds the segments that were begun under these settings.
+    pub(crate) fn settle_segments(&mut self, rolling: Rolling) {
+        self.segments.see(&self.batches, rolling);
+    }
+
+    /// Closes the active segment.
+    pub(crate) fn roll(&mut self) {
+        self.segments.roll(self.end);
+    }
+
+    /// The segments that were found, the active one last.
+    pub(crate) fn segments(&self) -> Vec<Segment> {
+        self.segments.list(&self.batches, self.start, self.end)
+    }
+
+    /// Deletes the segments below `start`, as a retention check does.
+    pub(crate) fn retain_from(&mut self, start: i64) {
+        if start >= self.end {
+            self.roll();
+            self.no_snapshot = true;
+        }
+        self.delete_below(start);
+    }
+
+    /// The first offset that the cleaner has not cleaned.
+    pub(crate) fn cleaned(&self) -> i64 {
+        self.cleaned
+    }
+
+    pub(crate) fn set_cleaned(&mut self, offset: i64) {
+        self.cleaned = offset;
+    }
+
+    /// Forgets ended transactions.
+    pub(crate) fn forget_ended(&mut self, gone: impl Fn(&Ended) -> bool) {
+        self.ended.retain(|ended| !gone(ended));
+    }
+
+    /// What a broker knows after a restart: of each producer the newest batch, from the snapshots;
+    /// where they are gone, what the batches tell.
+    pub(crate) fn restart(&mut self) {
+        if !std::mem::take(&mut self.no_snapshot) {
+            self.producers.restart();
+            return;
+        }
+        self.producers.clear();
+        let ended = std::mem::take(&mut self.ended);
+        for stored in std::mem::take(&mut self.batches) {
+            self.derive(&stored);
+            self.batches.push(stored);
+        }
+        self.ended = ended;
+    }
+
     /// The last stable offset under a high watermark: open transactions hold it, and ended ones
     /// whose marker is not replicated.
     pub(crate) fn last_stable(&self, high_watermark: i64) -> i64 {
@@ -210,7 +288,8 @@ impl Log {
             .map(|ended| ended.first_offset)
             .min()
             .unwrap_or(i64::MAX);
-        high_watermark.min(open).min(unreplicated)
+        // Never below the log start: retention does not wait for transactions.
+        high_watermark.min(open.min(unreplicated).max(self.start))
     }
 
     /// Aborted transactions that overlap `from..to`.

@@ -19,10 +19,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tracing::warn;
 
-use crate::compaction;
 use crate::configs;
 use crate::partition::Partition;
-use crate::state::State;
+use crate::state::{State, Topic};
 
 /// How often the logs are counted; in between they may grow past the limit.
 const CHECK_EVERY: Duration = Duration::from_millis(20);
@@ -90,15 +89,15 @@ impl State {
 
     /// Compacts what may be compacted; answers whether there was anything.
     fn compact_all(&mut self) -> bool {
+        let compacted = |(name, topic): (&String, &Topic)| {
+            configs::is_compacted(&topic.configs, &self.options)
+                .then(|| (name.clone(), topic.partitions.len() as i32))
+        };
+        let topics: Vec<(String, i32)> = self.topics.iter().filter_map(compacted).collect();
         let mut any = false;
-        for topic in self.topics.values_mut() {
-            if !configs::is_compacted(&topic.configs, &self.options) {
-                continue;
-            }
-            for replica in topic.partitions.iter_mut().flat_map(|found| &mut found.replicas) {
-                let limit = replica.last_stable();
-                compaction::compact(&mut replica.log, limit);
-                any = true;
+        for (topic, count) in topics {
+            for partition in 0..count {
+                any |= self.compact(&topic, partition);
             }
         }
         any

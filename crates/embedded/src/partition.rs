@@ -210,7 +210,7 @@ fn follow(log: &mut Log, source: &Log) {
     if log.end() < source.end() {
         let from = source.batches().partition_point(|stored| stored.next_offset() <= log.end());
         for stored in &source.batches()[from..] {
-            log.take(stored.bytes.clone());
+            log.take_stored(stored.clone());
         }
         if log.end() < source.end() {
             // The tail was compacted away: only the offset is left of it.

@@ -18,6 +18,7 @@ use crate::code::{
     TOPIC_AUTHORIZATION_FAILED, UNKNOWN_LEADER_EPOCH, UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION,
 };
 use crate::codec::{self, Head};
+use crate::old_formats;
 use crate::partition::Partition;
 use crate::rights::Operation;
 use crate::server::Call;
@@ -356,7 +357,11 @@ fn partition(
 fn end_of(records: &Bytes) -> i64 {
     let (mut at, mut end) = (0, 0);
     while let Some(head) = Head::parse(&records[at..]) {
-        end = head.last_offset() + 1;
+        end = if head.magic < 2 {
+            old_formats::next_offset(&records[at..]).unwrap_or(end)
+        } else {
+            head.last_offset() + 1
+        };
         at += codec::stated_length(&records[at..]).unwrap_or(usize::MAX).min(records.len() - at);
     }
     end

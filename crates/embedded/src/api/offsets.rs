@@ -19,7 +19,6 @@ use crate::code::{
     FENCED_LEADER_EPOCH, NONE, NOT_LEADER_OR_FOLLOWER, OFFSET_NOT_AVAILABLE, UNKNOWN_LEADER_EPOCH,
     UNKNOWN_TOPIC_OR_PARTITION, UNSUPPORTED_VERSION,
 };
-use crate::codec;
 use crate::log::Log;
 use crate::partition::Replica;
 use crate::server::Call;
@@ -132,8 +131,7 @@ fn records(log: &Log, limit: i64, at_least: i64) -> impl Iterator<Item = Found> 
         .filter(move |stored| stored.head.max_timestamp >= at_least)
         .flat_map(|stored| {
             let head = stored.head;
-            let records = codec::records(&stored.bytes).unwrap_or_default();
-            records.into_iter().map(move |record| Found {
+            stored.records().into_iter().map(move |record| Found {
                 offset: head.base_offset + i64::from(record.offset_delta),
                 timestamp: if head.is_append_time() {
                     head.max_timestamp
@@ -147,8 +145,7 @@ fn records(log: &Log, limit: i64, at_least: i64) -> impl Iterator<Item = Found> 
 }
 
 fn newest_record(log: &Log, limit: i64) -> Found {
-    let newest = log.batches().iter().map(|stored| stored.head.max_timestamp).max().unwrap_or(0);
-    records(log, limit, newest)
+    records(log, limit, i64::MIN)
         .fold(None::<Found>, |best, found| match best {
             Some(best) if best.timestamp >= found.timestamp => Some(best),
             _ => Some(found),

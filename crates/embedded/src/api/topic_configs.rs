@@ -129,6 +129,7 @@ fn alter(
     if resource.resource_type != TOPIC {
         return Err((INVALID_REQUEST, "only topics have settings here".to_owned()));
     }
+    state.settle_segments(&resource.resource_name);
     let options = state.options.clone();
     let topic = state.topics.get_mut(resource.resource_name.as_str()).ok_or_else(|| {
         (UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.".to_owned())

@@ -9,6 +9,7 @@ mod idempotence;
 mod leaders;
 mod protocol;
 mod replication;
+mod storage;
 mod support;
 mod transactions;
 mod validation;
