@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{ArgAction, Parser, Subcommand, ValueEnum};
+use clap::{ArgAction, ArgGroup, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use twinlog_types::FlowName;
 
@@ -12,6 +12,7 @@ const EXAMPLES: &str = "\
 Examples:
   twinlog run mm2.properties
   twinlog status mm2.properties --problems
+  twinlog explain mm2.properties --group orders-app
   twinlog translate mm2.properties --topic orders --partition 0 --offset 1100
 
 Exit codes:
@@ -58,6 +59,36 @@ Exit codes:
   1  there is no translation: the topic is not mirrored, or nothing of it was copied
   2  wrong usage or configuration
   3  it could not be found out";
+
+const EXPLAIN_EXAMPLES: &str = "\
+Examples:
+  twinlog explain mm2.properties --group orders-app
+  twinlog explain mm2.properties --topic orders
+  twinlog explain mm2.properties --group orders-app --partition 3 --json
+  twinlog explain mm2.properties --group orders-app -v
+
+It reads both clusters and changes nothing. It works for mirrors that twinlog makes and for those
+that MirrorMaker 2 makes, with or without a running process. -v shows the evidence of every link.
+Of several flows those are explained that the group or topic is at home in: under --json one
+document a line for each.
+
+Exit codes:
+  0  every link is well, or only a warning says otherwise
+  1  a link is broken, or there is no such group or topic
+  2  wrong usage or configuration
+  3  a link could not be looked at; what was found is printed";
+
+const MAN_EXAMPLES: &str = "\
+Examples:
+  twinlog man | man -l -
+  twinlog man status | man -l -
+  twinlog man --dir /usr/local/share/man/man1";
+
+const COMPLETIONS_EXAMPLES: &str = "\
+Examples:
+  twinlog completions bash > /etc/bash_completion.d/twinlog
+  twinlog completions zsh > ~/.zfunc/_twinlog
+  twinlog completions fish > ~/.config/fish/completions/twinlog.fish";
 
 const DEMO_EXAMPLES: &str = "\
 Examples:
@@ -123,6 +154,9 @@ pub(crate) enum Command {
     /// Translate offsets between source and target.
     #[command(after_help = TRANSLATE_EXAMPLES)]
     Translate(Translate),
+    /// Explain one group or topic: the chain link by link, and what to do.
+    #[command(after_help = EXPLAIN_EXAMPLES)]
+    Explain(Explain),
     /// Show it: two clusters, a mirror, the loss of one, and where every group resumes.
     #[command(after_help = DEMO_EXAMPLES)]
     Demo(Demo),
@@ -130,13 +164,14 @@ pub(crate) enum Command {
     #[command(after_help = EMBEDDED_EXAMPLES)]
     Embedded(Embedded),
     /// Print a completion script for a shell.
-    #[command(
-        after_help = "Examples:\n  twinlog completions bash > /etc/bash_completion.d/twinlog"
-    )]
+    #[command(after_help = COMPLETIONS_EXAMPLES)]
     Completions {
         /// The shell.
         shell: Shell,
     },
+    /// Print a manual page, or write all of them.
+    #[command(after_help = MAN_EXAMPLES)]
+    Man(Man),
 }
 
 #[derive(Debug, clap::Args)]
@@ -184,10 +219,10 @@ pub(crate) struct Translate {
     #[arg(long, value_name = "TOPIC", requires_all = ["partition", "offset"])]
     pub(crate) topic: Option<String>,
     /// The partition.
-    #[arg(long, value_name = "NUMBER", requires = "topic", value_parser = clap::value_parser!(i32).range(0..))]
+    #[arg(long, value_name = "NUMBER", requires = "topic", allow_negative_numbers = true, value_parser = clap::value_parser!(i32).range(0..))]
     pub(crate) partition: Option<i32>,
     /// The offset.
-    #[arg(long, value_name = "OFFSET", requires = "topic", value_parser = clap::value_parser!(i64).range(0..))]
+    #[arg(long, value_name = "OFFSET", requires = "topic", allow_negative_numbers = true, value_parser = clap::value_parser!(i64).range(0..))]
     pub(crate) offset: Option<i64>,
     /// From the target back to the source.
     #[arg(long, conflicts_with = "group")]
@@ -195,6 +230,32 @@ pub(crate) struct Translate {
     /// All offsets that this group has committed on the source.
     #[arg(long, value_name = "GROUP", conflicts_with = "topic")]
     pub(crate) group: Option<String>,
+}
+
+#[derive(Clone, Debug, clap::Args)]
+#[command(group(ArgGroup::new("subject").args(["group", "topic"]).required(true)))]
+pub(crate) struct Explain {
+    #[command(flatten)]
+    pub(crate) common: Common,
+    /// The group.
+    #[arg(long, value_name = "GROUP")]
+    pub(crate) group: Option<String>,
+    /// The topic: its name on the source, or its mirror's.
+    #[arg(long, value_name = "TOPIC")]
+    pub(crate) topic: Option<String>,
+    /// Only this partition.
+    #[arg(long, value_name = "NUMBER", allow_negative_numbers = true, value_parser = clap::value_parser!(i32).range(0..))]
+    pub(crate) partition: Option<i32>,
+}
+
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Man {
+    /// The command; without it, the page of twinlog itself.
+    #[arg(value_name = "COMMAND", conflicts_with = "dir")]
+    pub(crate) command: Option<String>,
+    /// Write the pages of all commands into this folder, which is made where it is missing.
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) dir: Option<PathBuf>,
 }
 
 #[derive(Clone, Debug, clap::Args)]

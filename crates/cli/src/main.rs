@@ -13,8 +13,11 @@ mod args;
 mod config;
 mod demo;
 mod embedded;
+mod explain;
 mod format;
 mod logging;
+mod looking;
+mod man;
 mod output;
 mod run;
 mod status;
@@ -36,31 +39,38 @@ fn main() -> ExitCode {
         Command::Run(run) => &run.common.printing,
         Command::Status(status) => &status.common.printing,
         Command::Translate(translate) => &translate.common.printing,
+        Command::Explain(explain) => &explain.common.printing,
         Command::Demo(demo) => &demo.printing,
         Command::Embedded(embedded) => &embedded.printing,
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(*shell, &mut Args::command(), "twinlog", &mut script);
-            return match output::write(&script) {
-                Ok(()) => ExitCode::SUCCESS,
-                Err(error) => output::fail(&Failure::stdout(&error), false),
-            };
+            return ended(output::write(&script).map_err(|error| Failure::stdout(&error)), false);
         }
+        Command::Man(man) => return ended(man::man(man), false),
     };
     let json = printing.json;
     let long_running = matches!(args.command, Command::Run(_) | Command::Embedded(_));
     logging::start(printing, long_running);
     let out = Output { json };
-    let ended = match args.command {
+    let answered = match args.command {
         Command::Run(run) => run::run(&run),
         Command::Status(status) => status::status(&status, out),
         Command::Translate(translate) => translate::translate(&translate, out),
+        Command::Explain(explain) => explain::explain(&explain, out),
         Command::Demo(demo) => demo::demo(&demo, out),
         Command::Embedded(embedded) => embedded::embedded(&embedded),
-        Command::Completions { .. } => Ok(ExitCode::SUCCESS),
+        Command::Completions { .. } | Command::Man(_) => Ok(ExitCode::SUCCESS),
     };
-    match ended {
+    match answered {
         Ok(code) => code,
+        Err(failure) => output::fail(&failure, json),
+    }
+}
+
+fn ended(answered: Result<(), Failure>, json: bool) -> ExitCode {
+    match answered {
+        Ok(()) => ExitCode::SUCCESS,
         Err(failure) => output::fail(&failure, json),
     }
 }

@@ -67,6 +67,11 @@ pub(crate) fn table(header: &[&str]) -> Table {
     table
 }
 
+/// How wide the terminal is, where standard output is one.
+pub(crate) fn terminal_width() -> Option<usize> {
+    Table::new().width().map(usize::from)
+}
+
 /// A table as text, without blanks at the ends of lines.
 pub(crate) fn table_text(table: &Table) -> String {
     let mut text = String::new();

@@ -10,33 +10,16 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use tokio::task::JoinSet;
-use twinlog_engine::observe::{FlowObservation, Missing, Observer};
+use twinlog_engine::observe::{FlowObservation, Observer};
 use twinlog_types::{Code, State};
 
 use crate::args::Status;
-use crate::config;
+use crate::looking::{self, Looking};
 use crate::output::{Failure, NOT_FOUND_OUT, Output, WRONG};
 
 pub(crate) fn status(args: &Status, out: Output) -> Result<ExitCode, Failure> {
-    let configuration = config::load(&args.common)?;
-    let timeout = args.common.timeout;
-    let mut observers = Vec::new();
-    for flow in config::flows(&configuration, &args.common)? {
-        observers.push(config::observer(&configuration, flow, client_deadline(timeout))?);
-    }
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::system("the runtime cannot be started", &error))?;
-    let ended = runtime.block_on(look(args, out, &observers));
-    runtime.shutdown_background();
-    ended
-}
-
-/// A client gives up before the command does: its error says more.
-pub(crate) fn client_deadline(timeout: Duration) -> Duration {
-    timeout.mul_f64(0.8)
+    let looking = Looking::open(&args.common)?;
+    looking::block_on(look(args, out, &looking.observers))
 }
 
 async fn look(args: &Status, out: Output, observers: &[Observer]) -> Result<ExitCode, Failure> {
@@ -59,30 +42,16 @@ async fn look(args: &Status, out: Output, observers: &[Observer]) -> Result<Exit
 
 /// Looks at all flows at the same time; what took too long is said to be missing.
 async fn observe(observers: &[Observer], timeout: Duration) -> Vec<FlowObservation> {
-    let mut tasks = JoinSet::new();
-    for (at, observer) in observers.iter().cloned().enumerate() {
-        tasks.spawn(async move {
-            let mut found = FlowObservation::new(observer.config.name.clone());
-            let looked = tokio::time::timeout(timeout, observer.observe(&mut found)).await;
-            if looked.is_err() {
-                found.missing.push(Missing {
-                    cluster: observer.config.name.target.clone(),
-                    code: None,
-                    what: format!("not everything was answered within {timeout:?}"),
-                });
-            }
-            (at, found)
-        });
-    }
-    let mut found = Vec::new();
-    while let Some(finished) = tasks.join_next().await {
-        match finished {
-            Ok(one) => found.push(one),
-            Err(error) => std::panic::resume_unwind(error.into_panic()),
+    looking::each(observers.iter().cloned(), |observer| async move {
+        let mut found = FlowObservation::new(observer.config.name.clone());
+        let looked = observer.observe(&mut found);
+        if tokio::time::timeout(looking::look_within(timeout), looked).await.is_err() {
+            let mute = looking::mute(&observer, timeout).await;
+            found.cut_off(&mute, &format!("within {timeout:?}"));
         }
-    }
-    found.sort_by_key(|(at, _)| *at);
-    found.into_iter().map(|(_, flow)| flow).collect()
+        found
+    })
+    .await
 }
 
 fn answer(
@@ -168,7 +137,7 @@ fn exit_code(flows: &[FlowObservation]) -> u8 {
 
 #[cfg(test)]
 mod tests {
-    use twinlog_engine::observe::TopicObservation;
+    use twinlog_engine::observe::{Missing, TopicObservation};
     use twinlog_flow::Standing;
     use twinlog_types::FlowName;
 

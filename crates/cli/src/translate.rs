@@ -17,9 +17,8 @@ use twinlog_types::{
 };
 
 use crate::args::Translate;
-use crate::config;
+use crate::looking::{self, Looking};
 use crate::output::{Failure, Output, USAGE, WRONG, table, table_text};
-use crate::status::client_deadline;
 
 /// A map that was read is good for so long: the copy goes on meanwhile.
 const MAP_IS_FRESH: Duration = Duration::from_secs(2);
@@ -29,17 +28,9 @@ const MAPS_MAX: usize = 64;
 pub(crate) fn translate(args: &Translate, out: Output) -> Result<ExitCode, Failure> {
     let mut args = args.clone_lines();
     let question = args.question()?;
-    let configuration = config::load(&args.common)?;
     let timeout = args.common.timeout;
-    let mut observers = Vec::new();
-    for flow in config::flows(&configuration, &args.common)? {
-        observers.push(config::observer(&configuration, flow, client_deadline(timeout))?);
-    }
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::system("the runtime cannot be started", &error))?;
-    let ended = runtime.block_on(async {
+    let Looking { observers, .. } = Looking::open(&args.common)?;
+    looking::block_on(async {
         let opening = async {
             let mut flows = Vec::new();
             for observer in &observers {
@@ -61,9 +52,7 @@ pub(crate) fn translate(args: &Translate, out: Output) -> Result<ExitCode, Failu
             Question::Group(group) => translator.group(&group, out).await,
             Question::Lines { reverse } => translator.lines(reverse, out).await,
         }
-    });
-    runtime.shutdown_background();
-    ended
+    })
 }
 
 async fn within<T>(
@@ -329,6 +318,14 @@ impl Translator {
         // Of several flows only those that have the group say something.
         if answers.len() > 1 {
             answers.retain(|(_, offsets)| !offsets.is_empty());
+        }
+        // A group that was carried over has commits on the target, too, on topics that the opposite
+        // flow does not mirror back.
+        let mirrored = |(_, offsets): &(String, Vec<GroupOffset>)| {
+            offsets.iter().any(|offset| offset.code != Some(Code::TopicNotMirrored.word()))
+        };
+        if answers.len() > 1 && answers.iter().any(mirrored) {
+            answers.retain(mirrored);
         }
         if answers.iter().all(|(_, offsets)| offsets.is_empty()) {
             return Err(Failure {

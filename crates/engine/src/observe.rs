@@ -176,6 +176,25 @@ impl FlowObservation {
         }
     }
 
+    /// Takes note that the look was given up. `mute`: the clusters that did not answer; where both
+    /// did, neither answered everything in time.
+    pub fn cut_off(&mut self, mute: &[ClusterAlias], within: &str) {
+        let both = [self.flow.source.clone(), self.flow.target.clone()];
+        let (who, what) = match mute {
+            [] => (&both[..], "did not answer everything"),
+            mute => (mute, "did not answer"),
+        };
+        let code = Some(Code::Unreachable);
+        for cluster in who {
+            let what = format!("{cluster} {what} {within}");
+            let missing = Missing { cluster: cluster.clone(), code, what };
+            self.missing.push(missing);
+        }
+        if self.own.state == State::Unknown && self.own.code.is_none() {
+            self.own = self.missing_standing();
+        }
+    }
+
     /// How the flow stands: as its most urgent part.
     pub fn standing(&self) -> Standing {
         let topics = self.topics.iter().map(|topic| {
@@ -284,7 +303,7 @@ fn running(lease: Option<&Lease>, now_ms: i64) -> Standing {
 }
 
 /// The finding that an error amounts to.
-fn code_of(error: &ClientError) -> Option<Code> {
+pub fn code_of(error: &ClientError) -> Option<Code> {
     match error {
         ClientError::Unreachable { .. }
         | ClientError::Timeout { .. }
@@ -296,7 +315,7 @@ fn code_of(error: &ClientError) -> Option<Code> {
 }
 
 /// The finding that a code of a broker amounts to.
-fn code_of_answer(code: ErrorCode) -> Option<Code> {
+pub fn code_of_answer(code: ErrorCode) -> Option<Code> {
     match code {
         ErrorCode::TOPIC_AUTHORIZATION_FAILED
         | ErrorCode::GROUP_AUTHORIZATION_FAILED
@@ -325,6 +344,31 @@ mod tests {
         assert_eq!((released.state, released.code), (State::Stopped, Some(Code::MirrorNotRunning)));
         let never = running(None, 0);
         assert_eq!((never.state, never.code), (State::Waiting, Some(Code::MirrorNotRunning)));
+    }
+
+    #[test]
+    fn a_look_that_is_given_up_names_who_did_not_answer() {
+        let cut_off = |mute: &[&str]| {
+            let mut flow = FlowObservation::new(FlowName::new("hello", "world"));
+            let mute: Vec<ClusterAlias> = mute.iter().map(|&alias| alias.into()).collect();
+            flow.cut_off(&mute, "within 1s");
+            assert_eq!((flow.own.state, flow.own.code), (State::Unknown, Some(Code::Unreachable)));
+            flow.missing.iter().map(|missing| missing.what.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(cut_off(&["world"]), ["world did not answer within 1s"]);
+        assert_eq!(cut_off(&["hello", "world"]).len(), 2);
+        assert_eq!(
+            cut_off(&[]),
+            [
+                "hello did not answer everything within 1s",
+                "world did not answer everything within 1s"
+            ]
+        );
+        // What was found by then stays.
+        let mut flow = FlowObservation::new(FlowName::new("hello", "world"));
+        flow.own = Standing::in_sync();
+        flow.cut_off(&[], "within 1s");
+        assert_eq!(flow.own, Standing::in_sync());
     }
 
     #[test]

@@ -17,13 +17,15 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("client", &["types", "batch", "protocol", "wire"]),
     ("flow", &["types", "batch", "offsets", "mirror"]),
     ("engine", &["types", "batch", "offsets", "mirror", "client", "flow"]),
+    ("doctor", &["types", "batch", "offsets", "mirror", "client", "flow", "engine"]),
     ("embedded", &["types", "protocol"]),
     ("testkit", &["types"]),
+    ("interop", &[]),
     (
         "cli",
         &[
             "types", "batch", "offsets", "mirror", "protocol", "wire", "client", "flow", "engine",
-            "embedded",
+            "doctor", "embedded",
         ],
     ),
 ];

@@ -1,0 +1,138 @@
+//! `explain` for people: the verdict first, then the links, then what to do.
+
+use std::fmt::Write;
+use std::io::IsTerminal;
+
+use twinlog_doctor::{Chain, Fix, Link, LinkState, MirroredBy, Outcome};
+
+use super::document::more;
+use crate::output::{table, table_text};
+
+/// Evidence that is shown of one link; `--json` has all.
+const EVIDENCE_MAX: usize = 12;
+/// Where it is not the terminal's width that limits a line.
+const WIDTH: usize = 100;
+
+/// `verbose`: with the evidence of links that are well.
+pub(crate) fn text(chain: &Chain, verbose: bool) -> String {
+    let mut text = headline(chain);
+    text.push('\n');
+    let width = width();
+    for link in &chain.links {
+        let (state, name) = (link.state.word(), link.name.word());
+        let indent = 32;
+        let summary = wrapped(&summary(link), indent, width);
+        let _ = writeln!(text, "  {state:<11}  {name:<16}  {summary}");
+        let bad = matches!(link.state, LinkState::Broken | LinkState::Unknown);
+        let stands = link.state == LinkState::NotReached && !link.evidence.is_empty();
+        if bad || verbose || stands {
+            evidence(link, &mut text);
+        }
+    }
+    if let Some(link) = chain.first_broken() {
+        remedy(link, width, &mut text);
+    }
+    text
+}
+
+fn headline(chain: &Chain) -> String {
+    let mut text = format!("{}  {}", chain.flow, chain.subject);
+    if let Some(partition) = chain.partition {
+        let _ = write!(text, ", partition {partition}");
+    }
+    match chain.mirrored_by {
+        Some(MirroredBy::Nobody) => text.push_str(", not mirrored by anybody yet"),
+        Some(MirroredBy::MirrorMaker) => text.push_str(", mirrored by MirrorMaker 2"),
+        Some(MirroredBy::Twinlog) | None => {}
+    }
+    let code = |link: &Link| link.code.map(|code| format!(" ({code})")).unwrap_or_default();
+    match (chain.outcome(), chain.first_broken()) {
+        (_, None) => text.push_str(": all well"),
+        (Outcome::NotFoundOut, Some(link)) => {
+            let _ = write!(text, ": could not be found out, {}{}", link.name.word(), code(link));
+        }
+        (_, Some(link)) => {
+            let severity = link.severity.map_or("", twinlog_types::Severity::word);
+            let _ = write!(text, ": {severity} at {}{}", link.name.word(), code(link));
+        }
+    }
+    text.push('\n');
+    text
+}
+
+fn summary(link: &Link) -> String {
+    match link.state {
+        LinkState::NotReached => "-".to_owned(),
+        _ => link.summary.clone(),
+    }
+}
+
+fn evidence(link: &Link, text: &mut String) {
+    let mut rows = table(&["", "", ""]);
+    for seen in link.evidence.iter().take(EVIDENCE_MAX) {
+        rows.add_row([seen.what.as_str(), seen.value.as_str(), seen.place.as_str()]);
+    }
+    for line in table_text(&rows).lines().filter(|line| !line.trim().is_empty()) {
+        let _ = writeln!(text, "{:30}{line}", "");
+    }
+    let rest = link.evidence.len().saturating_sub(EVIDENCE_MAX);
+    if rest > 0 {
+        let _ = writeln!(text, "{:32}and {rest} more (--json has all)", "");
+    }
+}
+
+fn remedy(link: &Link, width: usize, text: &mut String) {
+    text.push('\n');
+    if let Some(consequence) = &link.consequence {
+        let _ = writeln!(text, "  means  {}", wrapped(consequence, 9, width));
+    }
+    for fix in &link.fix {
+        // One line each, however long: they are there to be pasted.
+        let _ = match fix {
+            Fix::Property(line) => writeln!(text, "  say    {line}"),
+            Fix::Command(line) => writeln!(text, "  run    {line}"),
+        };
+    }
+    if let Some(code) = link.code {
+        let _ = writeln!(text, "  more   {}", more(code));
+    }
+}
+
+fn width() -> usize {
+    if !std::io::stdout().is_terminal() {
+        return usize::MAX;
+    }
+    crate::output::terminal_width().map_or(WIDTH, |width| width.max(60))
+}
+
+/// Breaks a text between words; all lines but the first are indented.
+fn wrapped(text: &str, indent: usize, width: usize) -> String {
+    let room = width.saturating_sub(indent);
+    let mut out = String::new();
+    let mut used = 0;
+    for word in text.split(' ') {
+        let length = word.chars().count();
+        if used > 0 && used + 1 + length > room {
+            let _ = write!(out, "\n{:indent$}", "");
+            used = 0;
+        } else if used > 0 {
+            out.push(' ');
+            used += 1;
+        }
+        out.push_str(word);
+        used += length;
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_broken_between_words_where_the_terminal_ends() {
+        assert_eq!(wrapped("one two three", 2, usize::MAX), "one two three");
+        assert_eq!(wrapped("one two three", 2, 9), "one two\n  three");
+        assert_eq!(wrapped("a-word-that-is-longer x", 2, 9), "a-word-that-is-longer\n  x");
+    }
+}

@@ -1,0 +1,102 @@
+//! What every command that looks at clusters begins with.
+//!
+//! # Invariants
+//!
+//! A client gives up before the look does, and the look before the command: the inner error says
+//! more, and what was found by then is printed.
+
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use twinlog_engine::observe::Observer;
+use twinlog_mirror::{Configuration, Problem};
+use twinlog_types::ClusterAlias;
+
+use crate::args::Common;
+use crate::config;
+use crate::output::Failure;
+
+/// The configuration, and the flows that are looked at.
+pub(crate) struct Looking {
+    pub(crate) configuration: Configuration,
+    /// Entries of the file that do nothing.
+    pub(crate) notes: Vec<Problem>,
+    pub(crate) observers: Vec<Observer>,
+}
+
+impl Looking {
+    pub(crate) fn open(common: &Common) -> Result<Self, Failure> {
+        let (configuration, notes) = config::load_with_notes(common)?;
+        let deadline = common.timeout.mul_f64(0.8);
+        let observers = config::flows(&configuration, common)?
+            .into_iter()
+            .map(|flow| config::observer(&configuration, flow, deadline))
+            .collect::<Result<Vec<_>, _>>()?;
+        Ok(Self { configuration, notes, observers })
+    }
+}
+
+/// How long a look may take, so that time is left to find out what did not answer.
+pub(crate) fn look_within(timeout: Duration) -> Duration {
+    timeout.mul_f64(0.9)
+}
+
+/// The clusters of a flow that do not even say who they are, in what is left of `timeout`. None
+/// where both answer, and the look was too much for the time.
+pub(crate) async fn mute(observer: &Observer, timeout: Duration) -> Vec<ClusterAlias> {
+    let within = timeout.mul_f64(0.08);
+    let name = &observer.config.name;
+    let (source, target) = tokio::join!(
+        tokio::time::timeout(within, observer.source.brokers()),
+        tokio::time::timeout(within, observer.target.brokers()),
+    );
+    let mut mute = Vec::new();
+    for (alias, answers) in [
+        (&name.source, matches!(source, Ok(Ok(_)))),
+        (&name.target, matches!(target, Ok(Ok(_)))),
+    ] {
+        if !answers {
+            mute.push(alias.clone());
+        }
+    }
+    mute
+}
+
+/// Runs a command that looks; connections that are left are not waited for.
+pub(crate) fn block_on<T>(
+    command: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::system("the runtime cannot be started", &error))?;
+    let ended = runtime.block_on(command);
+    runtime.shutdown_background();
+    ended
+}
+
+/// Does the same with each of `all` at the same time; answers in their order.
+pub(crate) async fn each<T, A, F>(
+    all: impl IntoIterator<Item = T>,
+    work: impl Fn(T) -> F,
+) -> Vec<A>
+where
+    A: Send + 'static,
+    F: Future<Output = A> + Send + 'static,
+{
+    let mut tasks = JoinSet::new();
+    for (at, one) in all.into_iter().enumerate() {
+        let doing = work(one);
+        tasks.spawn(async move { (at, doing.await) });
+    }
+    let mut done = Vec::new();
+    while let Some(finished) = tasks.join_next().await {
+        match finished {
+            Ok(one) => done.push(one),
+            // A panic is a bug: it goes on upwards. Nobody cancels these tasks.
+            Err(error) => std::panic::resume_unwind(error.into_panic()),
+        }
+    }
+    done.sort_by_key(|(at, _)| *at);
+    done.into_iter().map(|(_, answer)| answer).collect()
+}

@@ -1,0 +1,198 @@
+//! What was read about a subject and its two clusters.
+//!
+//! Does not: judge. Everything is public, so that a verdict can be tested on any facts.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use twinlog_client::{ClientError, CommittedOffset, ErrorCode, GroupListing, GroupMember};
+use twinlog_engine::observe::{FlowObservation, GroupPosition, PartitionObservation};
+use twinlog_mirror::{FlowConfig, Problem};
+use twinlog_types::{ClusterAlias, ClusterId, Code, GroupId, Partition, TopicName, TopicPartition};
+
+use crate::chain::Subject;
+use crate::mm2::Mm2;
+
+/// Why something is not known.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Trouble {
+    /// The finding that it amounts to.
+    pub code: Option<Code>,
+    /// What was asked, and what came of it.
+    pub what: String,
+}
+
+impl Trouble {
+    /// It was not asked for (yet).
+    pub fn not_looked_at() -> Self {
+        Self { code: None, what: "not looked at".into() }
+    }
+
+    pub(crate) fn of(what: &str, error: &ClientError) -> Self {
+        Self { code: twinlog_engine::observe::code_of(error), what: format!("{what}: {error}") }
+    }
+
+    pub(crate) fn answered(what: &str, code: ErrorCode) -> Self {
+        Self {
+            code: twinlog_engine::observe::code_of_answer(code),
+            what: format!("{what}: {code}"),
+        }
+    }
+}
+
+/// A cluster, as far as it could be seen.
+#[derive(Clone, Debug)]
+pub struct Side {
+    /// What the file calls it.
+    pub alias: ClusterAlias,
+    /// Where to connect to it.
+    pub bootstrap: String,
+    /// Which cluster it is.
+    pub id: Result<ClusterId, Trouble>,
+    /// Its topics, with their numbers of partitions.
+    pub topics: Result<BTreeMap<TopicName, Partition>, Trouble>,
+    /// Its groups.
+    pub groups: Result<BTreeMap<GroupId, GroupListing>, Trouble>,
+}
+
+impl Side {
+    /// Nothing seen yet.
+    pub fn new(alias: ClusterAlias, bootstrap: String) -> Self {
+        let not_yet = Trouble::not_looked_at;
+        Self {
+            alias,
+            bootstrap,
+            id: Err(not_yet()),
+            topics: Err(not_yet()),
+            groups: Err(not_yet()),
+        }
+    }
+}
+
+/// The group that is explained.
+#[derive(Clone, Debug)]
+pub struct GroupFacts {
+    /// What it has committed on the source.
+    pub source_commits: Result<Vec<CommittedOffset>, Trouble>,
+    /// What it has committed on the target, where that is an offset.
+    pub target_commits: Result<BTreeMap<TopicPartition, i64>, Trouble>,
+    /// Who is in it on the target.
+    pub members: Result<Vec<GroupMember>, Trouble>,
+}
+
+/// MM2's pairs of offsets, of the partitions that concern the subject.
+#[derive(Clone, Debug)]
+pub struct Syncs {
+    /// The topic that the file names for them.
+    pub topic: TopicName,
+    /// The cluster that it is on.
+    pub on: ClusterAlias,
+    /// By partition of the source; `None` where the topic does not exist.
+    pub read: Result<Option<BTreeMap<TopicPartition, PartitionSyncs>>, Trouble>,
+    /// Whether the topic exists that they would be in if the other location were configured.
+    pub elsewhere: Option<TopicName>,
+}
+
+/// The pairs of one partition.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PartitionSyncs {
+    /// How many there are.
+    pub count: u64,
+    /// The one with the lowest source offset.
+    pub oldest: (i64, i64),
+    /// The last one.
+    pub newest: (i64, i64),
+    /// The last one at or below the group's commit.
+    pub below: Option<(i64, i64)>,
+    /// The last one before which the target offset stepped back: the mirror was made again.
+    pub stepped_back: Option<(i64, i64)>,
+}
+
+/// MM2's checkpoints (twinlog writes the same).
+#[derive(Clone, Debug)]
+pub struct Checkpoints {
+    /// The topic on the target.
+    pub topic: TopicName,
+    /// Of the group, by partition of the target; `None` where the topic does not exist.
+    pub read: Result<Option<BTreeMap<TopicPartition, CheckpointSeries>>, Trouble>,
+    /// How many records of any group there are.
+    pub total: u64,
+}
+
+/// The checkpoints of one group in one partition.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CheckpointSeries {
+    /// The last one: source offset, target offset.
+    pub last: (i64, i64),
+    /// When it was written, in milliseconds since 1970.
+    pub written_ms: i64,
+    /// Those before it that the topic still has, the newest first, a few hundred at most.
+    pub earlier: Vec<(i64, i64)>,
+}
+
+/// Everything that was read.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    /// What it was read for. A topic that was asked for by the name of its mirror stands here by
+    /// its own.
+    pub subject: Subject,
+    /// The flow.
+    pub config: Arc<FlowConfig>,
+    /// Entries of the file that do nothing.
+    pub notes: Vec<Problem>,
+    /// When it was looked, in milliseconds since 1970.
+    pub now_ms: i64,
+    /// The cluster that is read.
+    pub source: Side,
+    /// The cluster that is written.
+    pub target: Side,
+    /// What `status` knows.
+    pub found: FlowObservation,
+    /// MM2's own topics and workers.
+    pub mm2: Mm2,
+    /// The group, when one is explained.
+    pub group: Option<GroupFacts>,
+    /// Log start and high watermark of partitions of the target.
+    pub bounds: BTreeMap<TopicPartition, (i64, i64)>,
+    /// MM2's offset-syncs.
+    pub syncs: Syncs,
+    /// The checkpoints.
+    pub checkpoints: Checkpoints,
+    /// Why the look was given up before its end.
+    pub cut_off: Option<Trouble>,
+}
+
+impl Facts {
+    /// What `status` knows of a partition.
+    pub(crate) fn partition(&self, tp: &TopicPartition) -> Option<&PartitionObservation> {
+        let topic = self.found.topics.iter().find(|one| one.topic == tp.topic)?;
+        topic.partitions.iter().find(|one| one.partition == tp.partition)
+    }
+
+    /// What `status` knows of a position of the group.
+    pub(crate) fn position(&self, group: &GroupId, tp: &TopicPartition) -> Option<&GroupPosition> {
+        let group = self.found.groups.iter().find(|one| one.group == *group)?;
+        let here = |one: &&GroupPosition| one.topic == tp.topic && one.partition == tp.partition;
+        group.partitions.iter().find(here)
+    }
+
+    /// The partition's mirror.
+    pub(crate) fn mirror_of(&self, tp: &TopicPartition) -> TopicPartition {
+        let known = self.found.topics.iter().find(|one| one.topic == tp.topic);
+        let topic = match known {
+            Some(known) => known.target_topic.clone(),
+            None => self.config.remote_topic(tp.topic.as_str()),
+        };
+        TopicPartition::new(topic, tp.partition)
+    }
+
+    /// The series of checkpoints of the group in a partition of the source.
+    pub(crate) fn checkpoint(&self, tp: &TopicPartition) -> Option<&CheckpointSeries> {
+        self.checkpoints.read.as_ref().ok()?.as_ref()?.get(&self.mirror_of(tp))
+    }
+
+    /// The offset-syncs of a partition.
+    pub(crate) fn sync(&self, tp: &TopicPartition) -> Option<&PartitionSyncs> {
+        self.syncs.read.as_ref().ok()?.as_ref()?.get(tp)
+    }
+}

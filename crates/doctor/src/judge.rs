@@ -1,0 +1,74 @@
+//! The verdict: walks the chain over what was read.
+//!
+//! Does not: read anything. The same facts give the same chain.
+//!
+//! # Invariants
+//!
+//! 1. A partition leaves the walk where its link breaks; the others go on. Once none is left, the
+//!    links behind are `not-reached`.
+//! 2. A link breaks for the whole subject where it is not about partitions.
+
+mod commits;
+mod copy;
+mod group;
+mod tail;
+mod topic;
+mod translate;
+mod walk;
+
+#[cfg(test)]
+mod tests;
+
+use twinlog_types::Partition;
+
+use crate::chain::{Chain, LinkName, MirroredBy, Subject};
+use crate::facts::Facts;
+use walk::Walk;
+
+/// Explains how the subject of `facts` stands, in one partition or in all. `file` is how commands
+/// name the configuration (`mm2.properties`).
+pub fn explain(facts: &Facts, partition: Option<Partition>, file: &str) -> Chain {
+    let mut walk = Walk::new(facts, partition, file);
+    match &facts.subject {
+        Subject::Group(group) => {
+            walk.group_configuration(group);
+            walk.connectivity();
+            walk.flow();
+            walk.source_group(group);
+            walk.topic();
+            walk.copy();
+            walk.offsets();
+            walk.translation(group);
+            walk.checkpoints(group);
+            walk.target_group(group);
+            walk.consumer_offsets(group);
+        }
+        Subject::Topic(topic) => {
+            walk.topic_configuration();
+            walk.connectivity();
+            walk.flow();
+            walk.source_topic(topic);
+            walk.topic();
+            walk.copy();
+            walk.offsets();
+        }
+    }
+    walk.end()
+}
+
+/// Who makes the mirror. A lease of twinlog counts unless it is an old one and MM2 runs.
+fn mirrored_by(facts: &Facts) -> Option<MirroredBy> {
+    facts.target.id.as_ref().ok()?;
+    let (lease, mm2) = (facts.found.lease.as_ref(), &facts.mm2);
+    let twinlog_runs = lease.is_some() && facts.found.own.code.is_none();
+    Some(match lease {
+        Some(_) if twinlog_runs || !mm2.is_alive() => MirroredBy::Twinlog,
+        _ if mm2.was_here() => MirroredBy::MirrorMaker,
+        _ => MirroredBy::Nobody,
+    })
+}
+
+/// The link that holds what MM2 knows by pairs and twinlog by a map.
+fn offsets_link(by: Option<MirroredBy>) -> LinkName {
+    if by == Some(MirroredBy::MirrorMaker) { LinkName::OffsetSyncs } else { LinkName::OffsetMap }
+}

@@ -1,0 +1,415 @@
+//! What stands before any record: the file, the clusters, who runs the flow, the group itself.
+
+use std::collections::BTreeSet;
+
+use twinlog_client::GroupKind;
+use twinlog_mirror::{NameFilter, Refusal, Verdict, why_not_replicated};
+use twinlog_types::{Code, GroupId, Severity, State};
+
+use super::walk::{Draft, Finding, Walk, on_group};
+use crate::chain::{Fix, LinkName};
+use crate::facts::Trouble;
+use crate::mm2::{CHECKPOINT_CONNECTOR, SOURCE_CONNECTOR};
+use crate::near::near;
+
+/// What a misspelt key must have been meant to be to break the chain.
+const DECISIVE: &[&str] = &[
+    "sync.group.offsets.enabled",
+    "emit.checkpoints.enabled",
+    "emit.offset-syncs.enabled",
+    "offset-syncs.topic.location",
+    "groups",
+    "groups.exclude",
+    "topics",
+    "topics.exclude",
+    "replication.policy.class",
+    "enabled",
+];
+
+/// What makes MM2 do something else when the file was changed since it was started.
+const COMPARED: &[&str] = &[
+    "groups",
+    "groups.exclude",
+    "topics",
+    "topics.exclude",
+    "sync.group.offsets.enabled",
+    "emit.checkpoints.enabled",
+    "offset-syncs.topic.location",
+    "replication.policy.class",
+];
+
+impl Walk<'_> {
+    pub(super) fn group_configuration(&mut self, group: &GroupId) {
+        let mut link = Draft::new(LinkName::Configuration);
+        let config = &self.facts.config;
+        self.common_configuration(&mut link);
+        for (key, value) in [
+            ("sync.group.offsets.enabled", config.sync_group_offsets_enabled),
+            ("emit.checkpoints.enabled", config.emit_checkpoints_enabled),
+        ] {
+            link.saw(key, value, self.origin(key));
+        }
+        match config.groups.why(group.as_str()) {
+            Verdict::Included => {
+                link.ok(format!("the flow is enabled, and `groups` includes {group}"));
+                link.saw("groups", list(config.groups.include()), self.origin("groups"));
+            }
+            Verdict::Excluded(pattern) => {
+                let origin = self.origin("groups.exclude");
+                let summary =
+                    format!("groups.exclude contains {pattern}, which matches {group} ({origin})");
+                let mut finding = Finding::stops(Code::GroupExcluded, summary);
+                if let Some(rest) = without(&config.groups, &pattern) {
+                    finding = finding.fix(self.property("groups.exclude", &rest));
+                }
+                link.saw("groups.exclude", list(Some(config.groups.exclude())), origin);
+                link.found(finding);
+            }
+            Verdict::Undecided(pattern) => {
+                let summary = format!("matching {group} against {pattern} takes too many steps");
+                link.found(Finding::stops(Code::GroupExcluded, summary));
+            }
+            Verdict::NotIncluded => {
+                let origin = self.origin("groups");
+                let patterns = list(config.groups.include());
+                let summary = format!("no pattern of `groups` matches {group} ({origin})");
+                let added = added(config.groups.include(), group.as_str());
+                let fix = self.property("groups", &added);
+                link.saw("groups", patterns, origin);
+                link.found(Finding::stops(Code::GroupNotIncluded, summary).fix(fix));
+            }
+        }
+        self.push(link);
+    }
+
+    pub(super) fn topic_configuration(&mut self) {
+        let mut link = Draft::new(LinkName::Configuration);
+        self.common_configuration(&mut link);
+        link.ok("the flow is enabled");
+        self.push(link);
+    }
+
+    /// Entries that do nothing, and what MM2 was started with.
+    fn common_configuration(&self, link: &mut Draft) {
+        let config = &self.facts.config;
+        link.saw("enabled", config.enabled, self.origin("enabled"));
+        for note in &self.facts.notes {
+            let (Some(key), Some(suggestion)) = (&note.key, &note.suggestion) else { continue };
+            let meant = suggestion.split('`').nth(1).unwrap_or_default();
+            let is_decisive = |name: &&&str| {
+                let level = meant.strip_suffix(**name);
+                level.is_some_and(|level| level.is_empty() || level.ends_with('.'))
+            };
+            let Some(name) = DECISIVE.iter().find(is_decisive) else { continue };
+            // Said elsewhere, the right key counts.
+            if config.origin(name).is_some() {
+                continue;
+            }
+            let place = format!("{}:{}", note.file, note.line.unwrap_or_default());
+            link.saw("a key that nobody reads", key, place);
+            let summary = format!("nobody reads {key} ({suggestion})");
+            let finding = Finding {
+                severity: Severity::Error,
+                ..Finding::blocks(Code::UnknownProperty, summary)
+            };
+            link.found(finding.fix(Fix::Property(meant.to_owned())));
+        }
+        if !self.is_mm2() {
+            return;
+        }
+        let runs_with = [SOURCE_CONNECTOR, CHECKPOINT_CONNECTOR]
+            .into_iter()
+            .find_map(|name| self.facts.mm2.connector(name).map(|connector| (name, connector)));
+        let Some((name, connector)) = runs_with else { return };
+        let topic = config.worker.get("config.storage.topic").cloned().unwrap_or_default();
+        for key in COMPARED {
+            let (says, runs) = (config.connector.get(*key), connector.config.get(*key));
+            if says == runs {
+                continue;
+            }
+            let or_default =
+                |value: Option<&String>| value.cloned().unwrap_or_else(|| "default".to_owned());
+            let (says, runs) = (or_default(says), or_default(runs));
+            link.saw(format!("{key} in the file"), &says, self.origin(key));
+            let place = format!("{}: topic {topic}, connector {name}", self.facts.target.alias);
+            link.saw(format!("{key} that runs"), &runs, place);
+            let summary = format!("MirrorMaker 2 runs with {key} = {runs}, the file says {says}");
+            link.found(Finding {
+                severity: Severity::Warning,
+                ..Finding::blocks(Code::ConfigDrift, summary)
+            });
+        }
+    }
+
+    pub(super) fn connectivity(&mut self) {
+        if !self.reaches(LinkName::Connectivity) {
+            return;
+        }
+        let mut link = Draft::new(LinkName::Connectivity);
+        let facts = self.facts;
+        for side in [&facts.source, &facts.target] {
+            match &side.id {
+                Ok(id) => {
+                    link.saw("cluster id", id, format!("{}: {}", side.alias, side.bootstrap));
+                }
+                Err(trouble) => {
+                    let place = format!("{}: {}", side.alias, side.bootstrap);
+                    link.saw("cluster id", "no answer", place);
+                    link.unknown(told(trouble, facts.cut_off.as_ref()), Vec::new());
+                }
+            }
+        }
+        if let (Ok(source), Ok(target)) = (&facts.source.id, &facts.target.id) {
+            if source == target {
+                let (a, b) = (&facts.source.alias, &facts.target.alias);
+                let summary = format!("{a} and {b} are one cluster ({source})");
+                link.found(Finding::stops(Code::SameCluster, summary));
+            }
+            for side in [&facts.source, &facts.target] {
+                let troubles = [side.topics.as_ref().err(), side.groups.as_ref().err()];
+                for trouble in troubles.into_iter().flatten() {
+                    link.unknown(told(trouble, facts.cut_off.as_ref()), Vec::new());
+                }
+            }
+            // What was not found out in between lets the rest be judged.
+            for missing in &facts.found.missing {
+                let trouble = Trouble { code: missing.code, what: missing.what.clone() };
+                link.saw("not found out", &trouble.what, missing.cluster.as_str());
+            }
+            if let Some(cut_off) = &facts.cut_off {
+                link.unknown(cut_off.clone(), Vec::new());
+            }
+        }
+        link.ok("both clusters answer");
+        self.push(link);
+    }
+
+    pub(super) fn flow(&mut self) {
+        if !self.reaches(LinkName::Flow) {
+            return;
+        }
+        let mut link = Draft::new(LinkName::Flow);
+        if self.is_mm2() {
+            self.flow_of_mm2(&mut link);
+        } else {
+            let own = &self.facts.found.own;
+            let reason = own.reason.clone().unwrap_or_default();
+            if let Some(lease) = &self.facts.found.lease {
+                let ago = self.facts.now_ms.saturating_sub(lease.renewed_ms).max(0) / 1_000;
+                let place = format!(
+                    "{}: topic mm2-twinlog.{}.internal",
+                    self.facts.target.alias, self.facts.source.alias
+                );
+                let says = if lease.released { "ended in order" } else { "runs the flow" };
+                link.saw(&lease.instance, format!("{says}, {ago} s ago"), place);
+                link.ok(format!("twinlog runs it: {}", lease.instance));
+            }
+            match (own.state, own.code) {
+                (State::InSync, _) => {}
+                (State::Unknown, code) => {
+                    link.unknown(Trouble { code, what: reason }, Vec::new());
+                }
+                (_, Some(code)) => link.found(Finding::blocks(code, reason)),
+                (_, None) => link.ok(reason),
+            }
+        }
+        self.push(link);
+    }
+
+    fn flow_of_mm2(&self, link: &mut Draft) {
+        let mm2 = &self.facts.mm2;
+        let target = &self.facts.target.alias;
+        if let Some(version) = &mm2.version {
+            let topic = self.facts.config.worker.get("status.storage.topic");
+            let place = format!("{target}: topic {}", topic.cloned().unwrap_or_default());
+            link.saw("version of MirrorMaker 2", version, place);
+        }
+        match &mm2.worker {
+            Err(trouble) => link.unknown(trouble.clone(), Vec::new()),
+            Ok(None) => {
+                let summary = "MirrorMaker 2 does not run: its workers' group does not exist";
+                link.found(Finding::blocks(Code::MirrorNotRunning, summary));
+            }
+            Ok(Some(worker)) => {
+                let place = format!("{target}: group {}", worker.group);
+                let value = format!("{}, {} members", worker.state, worker.members.len());
+                link.saw("MirrorMaker 2's workers", value, place);
+                if worker.is_alive() {
+                    link.ok(format!("MirrorMaker 2 runs it, {} processes", worker.members.len()));
+                } else {
+                    let group = &worker.group;
+                    let summary =
+                        format!("MirrorMaker 2 does not run: group {group} is {}", worker.state);
+                    link.found(Finding::blocks(Code::MirrorNotRunning, summary));
+                }
+            }
+        }
+        for failed in mm2.failed.values() {
+            link.saw(&failed.name, &failed.trace, format!("{target}: its status"));
+            let summary = format!("{} has failed: {}", failed.name, failed.trace);
+            link.found(Finding::blocks(Code::ConnectorFailed, summary));
+        }
+        if let Some(trouble) = &mm2.trouble {
+            link.saw("not found out", &trouble.what, target.as_str());
+        }
+    }
+
+    pub(super) fn source_group(&mut self, group: &GroupId) {
+        let facts = self.facts;
+        let commits = facts.group.as_ref().and_then(|group| group.source_commits.as_ref().ok());
+        let native = commits.into_iter().flatten().any(|commit| {
+            commit.offset >= 0
+                && !matches!(
+                    why_not_replicated(&facts.config, commit.tp.topic.as_str()),
+                    Some(Refusal::Cycle | Refusal::Internal)
+                )
+        });
+        if native {
+            self.concerned();
+        }
+        if !self.reaches(LinkName::SourceGroup) {
+            return;
+        }
+        let mut link = Draft::new(LinkName::SourceGroup);
+        let place = on_group(&facts.source, group);
+        let listing = facts.source.groups.as_ref().ok().and_then(|groups| groups.get(group));
+        if let Some(listing) = listing {
+            link.saw("state", &listing.state, place.clone());
+        }
+        let Some(read) = &facts.group else {
+            link.unknown(Trouble::not_looked_at(), Vec::new());
+            return self.push(link);
+        };
+        let commits = match &read.source_commits {
+            Ok(commits) => commits,
+            Err(trouble) => {
+                link.unknown(trouble.clone(), Vec::new());
+                return self.push(link);
+            }
+        };
+        if listing.is_some_and(|listing| listing.kind == GroupKind::Share) {
+            let summary = "a share group has no committed offsets that could be carried over";
+            link.found(Finding::stops(Code::GroupWithoutCommits, summary));
+            return self.push(link);
+        }
+        let wanted = |number| self.partition.is_none_or(|only| only == number);
+        let placed: Vec<_> = commits
+            .iter()
+            .filter(|commit| commit.offset >= 0 && wanted(commit.tp.partition))
+            .collect();
+        for commit in &placed {
+            link.saw(format!("committed on {}", commit.tp), commit.offset, place.clone());
+        }
+        if placed.is_empty() {
+            let summary = self.no_commits(group, listing.is_some(), commits.is_empty());
+            link.found(Finding::stops(Code::GroupWithoutCommits, summary));
+            return self.push(link);
+        }
+        link.ok(format!("it has commits in {}", partitions(placed.len())));
+        let topics: BTreeSet<_> = placed.iter().map(|commit| commit.tp.topic.clone()).collect();
+        let without: Vec<String> = topics
+            .iter()
+            .filter_map(|topic| {
+                let count = *facts.source.topics.as_ref().ok()?.get(topic)?;
+                let has = |number: i32| {
+                    placed.iter().any(|c| c.tp.topic == *topic && c.tp.partition == number)
+                };
+                let missing: Vec<String> = (0..count)
+                    .filter(|number| wanted(*number) && !has(*number))
+                    .map(|number| number.to_string())
+                    .collect();
+                (!missing.is_empty()).then(|| format!("{topic}: {}", missing.join(", ")))
+            })
+            .collect();
+        if !without.is_empty() {
+            let summary = format!("no commit in partitions {}", without.join("; "));
+            link.found(Finding::notes(Code::GroupWithoutCommits, Severity::Info, summary));
+        }
+        self.left = Some(placed.iter().map(|commit| commit.tp.clone()).collect());
+        self.push(link);
+    }
+
+    fn no_commits(&self, group: &GroupId, listed: bool, none: bool) -> String {
+        let (source, target) = (&self.facts.source, &self.facts.target);
+        if listed && !none {
+            let only = self.partition.unwrap_or_default();
+            return format!(
+                "group {group} has no commit in a partition {only} on {}",
+                source.alias
+            );
+        }
+        if listed {
+            return format!(
+                "group {group} has committed nothing on {} that may be seen",
+                source.alias
+            );
+        }
+        let on_target = target.groups.as_ref().is_ok_and(|groups| groups.contains_key(group));
+        if on_target {
+            return format!(
+                "group {group} exists on {} and not on {}: nothing of it comes from there",
+                target.alias, source.alias
+            );
+        }
+        let groups = source.groups.as_ref().ok();
+        let names = groups.into_iter().flat_map(|groups| groups.keys().map(GroupId::as_str));
+        let hint = did_you_mean(&near(group.as_str(), names));
+        format!("no group {group} is on {} or {}, or may be seen{hint}", source.alias, target.alias)
+    }
+}
+
+/// A trouble; what was not looked at because time was up is said to be that.
+fn told(trouble: &Trouble, cut_off: Option<&Trouble>) -> Trouble {
+    match cut_off {
+        Some(cut_off) if *trouble == Trouble::not_looked_at() => cut_off.clone(),
+        _ => trouble.clone(),
+    }
+}
+
+pub(super) fn did_you_mean(names: &[String]) -> String {
+    match names {
+        [] => String::new(),
+        names => format!("; did you mean {}?", names.join(" or ")),
+    }
+}
+
+pub(super) fn partitions(count: usize) -> String {
+    if count == 1 { "1 partition".to_owned() } else { format!("{count} partitions") }
+}
+
+pub(super) fn list(items: Option<&[String]>) -> String {
+    match items {
+        Some(items) => items.join(","),
+        None => ".*".to_owned(),
+    }
+}
+
+/// The exclude list without `pattern`; `None` where it is not an item of its own.
+pub(super) fn without(filter: &NameFilter, pattern: &str) -> Option<String> {
+    let items = filter.exclude();
+    let rest: Vec<&str> =
+        items.iter().map(String::as_str).filter(|item| *item != pattern).collect();
+    (rest.len() < items.len()).then(|| rest.join(","))
+}
+
+/// The include list with a pattern that matches `name` alone. A backslash would have to be written
+/// twice in a properties file, a class need not.
+pub(super) fn added(include: Option<&[String]>, name: &str) -> String {
+    let mut pattern = String::new();
+    for c in name.chars() {
+        match c {
+            '^' | '\\' => {
+                pattern.push_str("\\\\");
+                pattern.push(c);
+            }
+            '.' | '+' | '*' | '?' | '(' | ')' | '[' | ']' | '{' | '}' | '|' | '$' | '&' => {
+                pattern.push('[');
+                pattern.push(c);
+                pattern.push(']');
+            }
+            c => pattern.push(c),
+        }
+    }
+    let items = include.unwrap_or_default().iter().map(String::as_str);
+    items.chain([pattern.as_str()]).collect::<Vec<_>>().join(",")
+}

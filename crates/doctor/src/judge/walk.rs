@@ -1,0 +1,378 @@
+//! What all links share: drafts of links, findings, and who is still on the way.
+
+use std::collections::BTreeSet;
+
+use twinlog_types::{Code, GroupId, Partition, Severity, TopicPartition};
+
+use super::{mirrored_by, offsets_link};
+use crate::chain::{Chain, Evidence, Fix, Link, LinkName, LinkState, MirroredBy, Subject};
+use crate::facts::{Facts, Side, Trouble};
+use crate::remedy::{Impact, Scene, consequence, fixes};
+
+/// Partitions of which a summary speaks one by one.
+const NAMED_MAX: usize = 3;
+
+/// What a finding does to the walk.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Weight {
+    /// Worth saying; it goes on.
+    Notes,
+    /// It keeps something from arriving; what is there is looked at all the same.
+    Blocks,
+    /// The way ends here.
+    Stops,
+}
+
+/// Something that was found at a link.
+#[derive(Clone, Debug)]
+pub(super) struct Finding {
+    pub(super) code: Option<Code>,
+    pub(super) severity: Severity,
+    pub(super) weight: Weight,
+    pub(super) summary: String,
+    /// What it is about; empty: the whole subject.
+    pub(super) partitions: Vec<TopicPartition>,
+    pub(super) impact: Impact,
+    /// Beside those that the code alone suggests.
+    pub(super) fix: Vec<Fix>,
+}
+
+impl Finding {
+    pub(super) fn stops(code: Code, summary: impl Into<String>) -> Self {
+        Self {
+            code: Some(code),
+            severity: severity(code),
+            weight: Weight::Stops,
+            summary: summary.into(),
+            partitions: Vec::new(),
+            impact: Impact::default(),
+            fix: Vec::new(),
+        }
+    }
+
+    pub(super) fn blocks(code: Code, summary: impl Into<String>) -> Self {
+        Self { weight: Weight::Blocks, ..Self::stops(code, summary) }
+    }
+
+    pub(super) fn notes(code: Code, severity: Severity, summary: impl Into<String>) -> Self {
+        Self { severity, weight: Weight::Notes, ..Self::stops(code, summary) }
+    }
+
+    pub(super) fn of(self, tp: &TopicPartition) -> Self {
+        Self { partitions: vec![tp.clone()], ..self }
+    }
+
+    pub(super) fn with(self, impact: Impact) -> Self {
+        Self { impact, ..self }
+    }
+
+    pub(super) fn fix(mut self, fix: Fix) -> Self {
+        self.fix.push(fix);
+        self
+    }
+
+    fn same_kind(&self, other: &Self) -> bool {
+        (self.code, self.severity, self.weight) == (other.code, other.severity, other.weight)
+    }
+}
+
+/// How bad a code is where nothing else is known.
+pub(super) fn severity(code: Code) -> Severity {
+    match code {
+        Code::GroupLiveOnTarget
+        | Code::TargetAhead
+        | Code::TopicNotYetDiscovered
+        | Code::ConfigDrift
+        | Code::OpenTransaction
+        | Code::TargetTruncated
+        | Code::Throttled
+        | Code::ConfigRefused
+        | Code::StaleCheckpoint
+        | Code::OffsetsExpired
+        | Code::NotFenced
+        | Code::MemoryLimited
+        | Code::UnknownProperty => Severity::Warning,
+        _ => Severity::Error,
+    }
+}
+
+/// What was seen, as text.
+pub(super) struct Value(String);
+
+macro_rules! values {
+    ($($type:ty),*) => { $(impl From<$type> for Value {
+        fn from(value: $type) -> Self {
+            Self(value.to_string())
+        }
+    })* };
+}
+
+values!(String, &String, &str, bool, i32, u32, i64, u64, usize, &twinlog_types::ClusterId);
+
+/// A link before it is put into the chain.
+pub(super) struct Draft {
+    name: LinkName,
+    summary: String,
+    evidence: Vec<Evidence>,
+    findings: Vec<Finding>,
+    unknown: Vec<(Trouble, Vec<TopicPartition>)>,
+}
+
+impl Draft {
+    pub(super) fn new(name: LinkName) -> Self {
+        Self {
+            name,
+            summary: String::new(),
+            evidence: Vec::new(),
+            findings: Vec::new(),
+            unknown: Vec::new(),
+        }
+    }
+
+    /// What is said when nothing is wrong.
+    pub(super) fn ok(&mut self, summary: impl Into<String>) {
+        self.summary = summary.into();
+    }
+
+    pub(super) fn saw(
+        &mut self,
+        what: impl Into<String>,
+        value: impl Into<Value>,
+        place: impl Into<String>,
+    ) {
+        self.evidence.push(Evidence {
+            what: what.into(),
+            value: value.into().0,
+            place: place.into(),
+        });
+    }
+
+    /// The same, unless it was put down before.
+    pub(super) fn saw_once(&mut self, what: &str, value: &str, place: String) {
+        if !self.evidence.iter().any(|seen| seen.what == what && seen.place == place) {
+            self.saw(what, value, place);
+        }
+    }
+
+    /// Findings of one kind are told together.
+    pub(super) fn found(&mut self, finding: Finding) {
+        match self.findings.iter_mut().find(|before| before.same_kind(&finding)) {
+            Some(before) if !finding.partitions.is_empty() => {
+                if before.partitions.len() < NAMED_MAX {
+                    before.summary = format!("{}; {}", before.summary, finding.summary);
+                } else if before.partitions.len() == NAMED_MAX {
+                    before.summary.push_str("; and more");
+                }
+                before.partitions.extend(finding.partitions);
+                before.impact.add(&finding.impact);
+                for fix in finding.fix {
+                    if !before.fix.contains(&fix) {
+                        before.fix.push(fix);
+                    }
+                }
+            }
+            _ => self.findings.push(finding),
+        }
+    }
+
+    pub(super) fn unknown(&mut self, trouble: Trouble, partitions: Vec<TopicPartition>) {
+        self.unknown.push((trouble, partitions));
+    }
+}
+
+/// The walk over the chain.
+pub(super) struct Walk<'a> {
+    pub(super) facts: &'a Facts,
+    pub(super) subject: &'a Subject,
+    pub(super) partition: Option<Partition>,
+    file: &'a str,
+    pub(super) by: Option<MirroredBy>,
+    links: Vec<Link>,
+    /// The way ended for the whole subject.
+    over: bool,
+    /// Partitions of the source that are still on the way, once they are known.
+    pub(super) left: Option<BTreeSet<TopicPartition>>,
+    concerned: bool,
+}
+
+impl<'a> Walk<'a> {
+    pub(super) fn new(facts: &'a Facts, partition: Option<Partition>, file: &'a str) -> Self {
+        Self {
+            facts,
+            subject: &facts.subject,
+            partition,
+            file,
+            by: mirrored_by(facts),
+            links: Vec::new(),
+            over: false,
+            left: None,
+            concerned: false,
+        }
+    }
+
+    pub(super) fn concerned(&mut self) {
+        self.concerned = true;
+    }
+
+    pub(super) fn is_mm2(&self) -> bool {
+        self.by == Some(MirroredBy::MirrorMaker)
+    }
+
+    /// Whether anything comes this far; where not, the link is put down as such.
+    pub(super) fn reaches(&mut self, name: LinkName) -> bool {
+        let empty = self.left.as_ref().is_some_and(BTreeSet::is_empty);
+        if !self.over && !empty {
+            return true;
+        }
+        self.not_reached(name, Vec::new());
+        false
+    }
+
+    pub(super) fn not_reached(&mut self, name: LinkName, evidence: Vec<Evidence>) {
+        self.links.push(Link {
+            name,
+            state: LinkState::NotReached,
+            summary: "a link before it is broken".into(),
+            evidence,
+            code: None,
+            severity: None,
+            blocks: false,
+            partitions: Vec::new(),
+            consequence: None,
+            fix: Vec::new(),
+        });
+    }
+
+    /// The partitions that are still on the way.
+    pub(super) fn on_the_way(&self) -> Vec<TopicPartition> {
+        self.left.iter().flatten().cloned().collect()
+    }
+
+    pub(super) fn push(&mut self, draft: Draft) {
+        let Draft { name, summary, evidence, mut findings, unknown } = draft;
+        for finding in findings.iter().filter(|finding| finding.weight == Weight::Stops) {
+            self.leaves(&finding.partitions);
+        }
+        for (_, partitions) in &unknown {
+            self.leaves(partitions);
+        }
+        findings.sort_by_key(|finding| (finding.severity, std::cmp::Reverse(finding.weight)));
+        let broken = |finding: &Finding| finding.severity != Severity::Info;
+        let state = if findings.iter().any(broken) {
+            LinkState::Broken
+        } else if unknown.is_empty() {
+            LinkState::Ok
+        } else {
+            LinkState::Unknown
+        };
+        let mut said: Vec<String> =
+            findings.iter().map(|finding| finding.summary.clone()).collect();
+        said.extend(unknown.iter().map(|(trouble, _)| trouble.what.clone()));
+        if state == LinkState::Ok && !summary.is_empty() {
+            said.insert(0, summary);
+        }
+        let first = (state != LinkState::Unknown).then(|| findings.first()).flatten();
+        let unread = unknown.iter().find_map(|(trouble, _)| trouble.code);
+        let scene = first.map(|finding| Scene {
+            facts: self.facts,
+            subject: self.subject,
+            file: self.file,
+            by: self.by,
+            finding_partitions: &finding.partitions,
+            impact: &finding.impact,
+        });
+        let code = first.and_then(|finding| finding.code);
+        self.links.push(Link {
+            name,
+            state,
+            summary: said.join("; "),
+            evidence,
+            code: code.or(unread.filter(|_| first.is_none())),
+            severity: first.map(|finding| finding.severity),
+            blocks: match state {
+                LinkState::Unknown => true,
+                _ => findings.iter().any(|one| broken(one) && one.weight >= Weight::Blocks),
+            },
+            partitions: match (first, unknown.first()) {
+                (Some(finding), _) => finding.partitions.clone(),
+                (None, Some((_, partitions))) => partitions.clone(),
+                (None, None) => Vec::new(),
+            },
+            consequence: scene.as_ref().and_then(|scene| consequence(code, scene)),
+            fix: match (first, &scene) {
+                (Some(finding), Some(scene)) => {
+                    let own = finding.fix.iter().cloned();
+                    own.chain(code.into_iter().flat_map(|code| fixes(code, scene))).collect()
+                }
+                _ => unread.map(|code| self.fixes_of_unknown(code)).unwrap_or_default(),
+            },
+        });
+    }
+
+    fn fixes_of_unknown(&self, code: Code) -> Vec<Fix> {
+        let scene = Scene {
+            facts: self.facts,
+            subject: self.subject,
+            file: self.file,
+            by: self.by,
+            finding_partitions: &[],
+            impact: &Impact::default(),
+        };
+        fixes(code, &scene)
+    }
+
+    /// `partitions` go no further; an empty list is everything.
+    fn leaves(&mut self, partitions: &[TopicPartition]) {
+        match &mut self.left {
+            Some(left) if !partitions.is_empty() => {
+                left.retain(|tp| !partitions.contains(tp));
+            }
+            _ => self.over = true,
+        }
+    }
+
+    pub(super) fn end(self) -> Chain {
+        Chain {
+            flow: self.facts.config.name.clone(),
+            subject: self.subject.clone(),
+            partition: self.partition,
+            mirrored_by: self.by,
+            concerned: self.concerned,
+            links: self.links,
+        }
+    }
+
+    pub(super) fn offsets_name(&self) -> LinkName {
+        offsets_link(self.by)
+    }
+
+    /// `mm2.properties:9: hello->world.topics`, or that nothing says it.
+    pub(super) fn origin(&self, key: &str) -> String {
+        match self.facts.config.origin(key) {
+            Some(origin) => origin.to_string(),
+            None => format!("{}: {key} is not said, the default holds", self.file),
+        }
+    }
+
+    /// The line of the file that says `key`, or where a new one goes.
+    pub(super) fn property(&self, key: &str, value: &str) -> Fix {
+        let full = match self.facts.config.origin(key) {
+            Some(origin) => origin.key.clone(),
+            None => format!("{}.{key}", self.facts.config.name),
+        };
+        Fix::Property(format!("{full} = {value}"))
+    }
+}
+
+pub(super) fn on_group(side: &Side, group: &GroupId) -> String {
+    format!("{}: group {group}", side.alias)
+}
+
+pub(super) fn on_topic(side: &Side, topic: impl std::fmt::Display) -> String {
+    format!("{}: topic {topic}", side.alias)
+}
+
+/// A number, or that there is none.
+pub(super) fn or_none(number: Option<impl ToString>) -> String {
+    number.map_or_else(|| "none".to_owned(), |number| number.to_string())
+}

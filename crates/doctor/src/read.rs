@@ -1,0 +1,416 @@
+//! Looks at both clusters. Reads only.
+//!
+//! What could not be read becomes a [`Trouble`] in its place; everything else is still read. Facts
+//! are filled in as they come, so that a caller who gives up waiting has the rest.
+//!
+//! # Invariants
+//!
+//! The target's commits are read before the source's, and both before the checkpoints that
+//! translate them: what is carried over in between then looks late, never ahead.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use twinlog_client::{
+    ClientError, Cluster, CommittedOffset, ErrorCode, GroupKind, Isolation, OffsetSpec, Topics,
+};
+use twinlog_engine::observe::{FlowObservation, Observer};
+use twinlog_mirror::formats::{Checkpoint, OffsetSync};
+use twinlog_mirror::{FlowConfig, Problem, replicates};
+use twinlog_types::{GroupId, TopicName, TopicPartition};
+
+use crate::chain::Subject;
+use crate::facts::{
+    CheckpointSeries, Checkpoints, Facts, GroupFacts, PartitionSyncs, Side, Syncs, Trouble,
+};
+use crate::mm2::{Mm2, Worker};
+
+/// Older checkpoints of a partition that are kept: enough to find where a group stood before.
+const EARLIER_MAX: usize = 256;
+
+impl Facts {
+    /// Nothing read yet. `bootstrap`: where the source and the target are.
+    pub fn new(
+        config: Arc<FlowConfig>,
+        subject: Subject,
+        (source, target): (String, String),
+        notes: Vec<Problem>,
+        now_ms: i64,
+    ) -> Self {
+        let name = config.name.clone();
+        let (syncs_on, other) = if config.offset_syncs_on_target {
+            (&name.target, &name.target)
+        } else {
+            (&name.source, &name.source)
+        };
+        let syncs = Syncs {
+            topic: config.offset_syncs_topic(),
+            on: syncs_on.clone(),
+            read: Err(Trouble::not_looked_at()),
+            elsewhere: Some(config.policy.offset_syncs_topic(other.as_str())),
+        };
+        let checkpoints = Checkpoints {
+            topic: config.checkpoints_topic(),
+            read: Err(Trouble::not_looked_at()),
+            total: 0,
+        };
+        Self {
+            subject,
+            notes,
+            now_ms,
+            source: Side::new(name.source.clone(), source),
+            target: Side::new(name.target.clone(), target),
+            found: FlowObservation::new(name),
+            mm2: Mm2::default(),
+            group: None,
+            bounds: BTreeMap::new(),
+            syncs,
+            checkpoints,
+            cut_off: None,
+            config,
+        }
+    }
+
+    /// Reads everything that concerns the subject.
+    pub async fn read(&mut self, observer: &Observer) {
+        tokio::join!(
+            side(&observer.source, &mut self.source),
+            side(&observer.target, &mut self.target),
+        );
+        if self.source.id.is_err() && self.target.id.is_err() {
+            return;
+        }
+        self.own_name();
+        let subject = &self.subject.clone();
+        if let Subject::Group(group) = subject {
+            self.group = Some(self.read_group(observer, group).await);
+        }
+        observer.observe(&mut self.found).await;
+        if self.target.id.is_err() {
+            return;
+        }
+        let partitions = self.partitions_of(subject);
+        self.read_mm2(observer, &partitions).await;
+        self.read_bounds(observer, &partitions).await;
+        if let Subject::Group(group) = subject {
+            self.read_checkpoints(&observer.target, group).await;
+        }
+        self.read_syncs(observer, &partitions).await;
+    }
+
+    /// Who asks for a mirror means the topic that is mirrored.
+    fn own_name(&mut self) {
+        let Subject::Topic(topic) = &self.subject else { return };
+        let policy = &self.config.policy;
+        let Ok(topics) = &self.source.topics else { return };
+        let from_here = policy.topic_source(topic.as_str()) == Some(self.source.alias.as_str());
+        let upstream = policy.upstream_topic(topic.as_str()).filter(|_| from_here);
+        if let Some(upstream) = upstream
+            && !topics.contains_key(topic)
+            && topics.contains_key(upstream)
+        {
+            self.subject = Subject::Topic(upstream.into());
+        }
+    }
+
+    async fn read_group(&self, observer: &Observer, group: &GroupId) -> GroupFacts {
+        let on_target = self.target.groups.as_ref().ok().and_then(|groups| groups.get(group));
+        let members = match (&self.target.groups, on_target) {
+            (Err(trouble), _) => Err(trouble.clone()),
+            (Ok(_), None) => Ok(Vec::new()),
+            // Its members are not told (KIP-1071); its state is.
+            (Ok(_), Some(listing)) if listing.kind == GroupKind::Streams => Ok(Vec::new()),
+            (Ok(_), Some(listing)) => {
+                let described = observer.target.describe_group(group, listing.kind).await;
+                match described {
+                    Ok(described) => Ok(described.member_list),
+                    Err(error) if error.code() == Some(ErrorCode::GROUP_ID_NOT_FOUND) => {
+                        Ok(Vec::new())
+                    }
+                    Err(error) => {
+                        let what = format!("the members of group {group} on {}", self.target.alias);
+                        Err(Trouble::of(&what, &error))
+                    }
+                }
+            }
+        };
+        let target_commits = commits(&observer.target, &self.target, group).await;
+        let target_commits = target_commits.map(|commits| {
+            let there = commits.into_iter().filter(|commit| commit.offset >= 0);
+            there.map(|commit| (commit.tp, commit.offset)).collect()
+        });
+        let source_commits = commits(&observer.source, &self.source, group).await;
+        GroupFacts { source_commits, target_commits, members }
+    }
+
+    /// The partitions of the source that concern the subject.
+    fn partitions_of(&self, subject: &Subject) -> BTreeSet<TopicPartition> {
+        match subject {
+            Subject::Topic(topic) => {
+                let count = self.source.topics.as_ref().ok().and_then(|all| all.get(topic));
+                let count = count.copied().unwrap_or_default();
+                (0..count).map(|number| TopicPartition::new(topic.clone(), number)).collect()
+            }
+            Subject::Group(_) => {
+                let commits =
+                    self.group.as_ref().and_then(|group| group.source_commits.as_ref().ok());
+                let commits = commits.into_iter().flatten().map(|commit| &commit.tp);
+                commits.filter(|tp| replicates(&self.config, tp.topic.as_str())).cloned().collect()
+            }
+        }
+    }
+
+    async fn read_mm2(&mut self, observer: &Observer, wanted: &BTreeSet<TopicPartition>) {
+        let setting = |key: &str| self.config.worker.get(key).cloned().unwrap_or_default();
+        let group = GroupId::from(setting("group.id"));
+        self.mm2.worker = self.read_worker(&observer.target, &group).await;
+        let topics = [
+            setting("config.storage.topic"),
+            setting("status.storage.topic"),
+            setting("offset.storage.topic"),
+        ];
+        let mut read = Mm2 { worker: self.mm2.worker.clone(), ..Mm2::default() };
+        for (kind, topic) in topics.iter().enumerate() {
+            let outcome =
+                each_record(&observer.target, &self.target, topic, |key, value, _| match kind {
+                    0 => read.take_config(key, value),
+                    1 => read.take_status(key, value),
+                    _ => read.take_offset(key, value, wanted),
+                });
+            if let Err(trouble) = outcome.await {
+                read.trouble = Some(trouble);
+            }
+        }
+        self.mm2 = read;
+    }
+
+    async fn read_worker(
+        &self,
+        target: &Cluster,
+        group: &GroupId,
+    ) -> Result<Option<Worker>, Trouble> {
+        let groups = self.target.groups.as_ref().map_err(Clone::clone)?;
+        let Some(listing) = groups.get(group) else { return Ok(None) };
+        match target.describe_group(group, listing.kind).await {
+            Ok(described) => Ok(Some(Worker {
+                group: group.to_string(),
+                state: described.state,
+                members: described.member_list,
+            })),
+            Err(error) if error.code() == Some(ErrorCode::GROUP_ID_NOT_FOUND) => Ok(None),
+            Err(error) => Err(Trouble::of(&format!("group {group} of MM2's workers"), &error)),
+        }
+    }
+
+    async fn read_bounds(&mut self, observer: &Observer, wanted: &BTreeSet<TopicPartition>) {
+        let there = self.target.topics.as_ref().ok();
+        let targets: Vec<TopicPartition> = wanted
+            .iter()
+            .map(|tp| self.mirror_of(tp))
+            .filter(|tp| {
+                there.and_then(|topics| topics.get(&tp.topic)).is_some_and(|n| tp.partition < *n)
+            })
+            .collect();
+        let specs: Vec<(TopicPartition, OffsetSpec)> = targets
+            .iter()
+            .flat_map(|tp| [(tp.clone(), OffsetSpec::Earliest), (tp.clone(), OffsetSpec::Latest)])
+            .collect();
+        // Without them only numbers are missing in what is said.
+        let Ok(listed) = observer.target.list_offsets(&specs, Isolation::ReadUncommitted).await
+        else {
+            return;
+        };
+        for (pair, tp) in listed.chunks(2).zip(targets) {
+            if let [(_, Ok(start)), (_, Ok(end))] = pair {
+                self.bounds.insert(tp, (start.offset, end.offset));
+            }
+        }
+    }
+
+    async fn read_checkpoints(&mut self, target: &Cluster, group: &GroupId) {
+        let topic = self.checkpoints.topic.clone();
+        let mut series: BTreeMap<TopicPartition, CheckpointSeries> = BTreeMap::new();
+        let mut total = 0;
+        let outcome = each_record(target, &self.target, topic.as_str(), |key, value, time| {
+            let Ok(checkpoint) = Checkpoint::decode(key, value) else { return };
+            total += 1;
+            if checkpoint.group != *group {
+                return;
+            }
+            let tp = TopicPartition::new(checkpoint.topic, checkpoint.partition);
+            note(&mut series, tp, (checkpoint.upstream, checkpoint.downstream), time);
+        });
+        self.checkpoints.read = outcome.await.map(|there| there.then_some(series));
+        self.checkpoints.total = total;
+    }
+
+    async fn read_syncs(&mut self, observer: &Observer, wanted: &BTreeSet<TopicPartition>) {
+        let on_target = self.config.offset_syncs_on_target;
+        let (cluster, here, other) = if on_target {
+            (&observer.target, &self.target, &self.source)
+        } else {
+            (&observer.source, &self.source, &self.target)
+        };
+        let exists = |side: &Side, topic: &TopicName| {
+            side.topics.as_ref().is_ok_and(|topics| topics.contains_key(topic))
+        };
+        let elsewhere = self.syncs.elsewhere.take();
+        self.syncs.elsewhere = elsewhere.filter(|topic| exists(other, topic));
+        let committed = self.committed();
+        let mut syncs: BTreeMap<TopicPartition, PartitionSyncs> = BTreeMap::new();
+        let topic = self.syncs.topic.clone();
+        let outcome = each_record(cluster, here, topic.as_str(), |key, value, _| {
+            let Ok(sync) = OffsetSync::decode(key, value) else { return };
+            let tp = TopicPartition::new(sync.topic, sync.partition);
+            if wanted.contains(&tp) {
+                let committed = committed.get(&tp).copied();
+                take_sync(&mut syncs, tp, (sync.upstream, sync.downstream), committed);
+            }
+        });
+        self.syncs.read = outcome.await.map(|there| there.then_some(syncs));
+    }
+
+    /// Where the group stands on the source.
+    fn committed(&self) -> BTreeMap<TopicPartition, i64> {
+        let commits = self.group.as_ref().and_then(|group| group.source_commits.as_ref().ok());
+        let commits = commits.into_iter().flatten();
+        commits.map(|commit| (commit.tp.clone(), commit.offset)).collect()
+    }
+}
+
+fn note(
+    series: &mut BTreeMap<TopicPartition, CheckpointSeries>,
+    tp: TopicPartition,
+    pair: (i64, i64),
+    written_ms: i64,
+) {
+    let Some(before) = series.get_mut(&tp) else {
+        series.insert(tp, CheckpointSeries { last: pair, written_ms, earlier: Vec::new() });
+        return;
+    };
+    if before.last != pair {
+        before.earlier.insert(0, before.last);
+        before.earlier.truncate(EARLIER_MAX);
+        before.last = pair;
+    }
+    before.written_ms = written_ms;
+}
+
+fn take_sync(
+    syncs: &mut BTreeMap<TopicPartition, PartitionSyncs>,
+    tp: TopicPartition,
+    sync: (i64, i64),
+    committed: Option<i64>,
+) {
+    let entry = syncs.entry(tp).or_insert(PartitionSyncs {
+        count: 0,
+        oldest: sync,
+        newest: sync,
+        below: None,
+        stepped_back: None,
+    });
+    entry.count += 1;
+    if sync.0 < entry.oldest.0 {
+        entry.oldest = sync;
+    }
+    if sync.1 < entry.newest.1 {
+        entry.stepped_back = Some(sync);
+    }
+    entry.newest = sync;
+    if committed.is_some_and(|committed| sync.0 <= committed)
+        && entry.below.is_none_or(|below| sync.0 >= below.0)
+    {
+        entry.below = Some(sync);
+    }
+}
+
+async fn side(cluster: &Cluster, side: &mut Side) {
+    let alias = side.alias.clone();
+    side.id = cluster.cluster_id().await.map_err(|error| Trouble::of(alias.as_str(), &error));
+    if let Err(trouble) = &side.id {
+        side.topics = Err(trouble.clone());
+        side.groups = Err(trouble.clone());
+        return;
+    }
+    side.topics = match cluster.topics(Topics::All).await {
+        Ok(topics) => {
+            let there = topics.into_iter().filter(|topic| topic.error.is_ok());
+            Ok(there.map(|topic| (topic.name, topic.partitions.len() as i32)).collect())
+        }
+        Err(error) => Err(Trouble::of(&format!("the topics of {alias}"), &error)),
+    };
+    side.groups = match cluster.list_groups().await {
+        Ok(groups) => Ok(groups.into_iter().map(|group| (group.group.clone(), group)).collect()),
+        Err(error) => Err(Trouble::of(&format!("the groups of {alias}"), &error)),
+    };
+}
+
+async fn commits(
+    cluster: &Cluster,
+    side: &Side,
+    group: &GroupId,
+) -> Result<Vec<CommittedOffset>, Trouble> {
+    if let Err(trouble) = &side.id {
+        return Err(trouble.clone());
+    }
+    let what = format!("the offsets of group {group} on {}", side.alias);
+    let answers = cluster.fetch_offsets(std::slice::from_ref(group)).await;
+    match answers.map_err(|error| Trouble::of(&what, &error))?.remove(group) {
+        Some(Ok(commits)) => Ok(commits),
+        Some(Err(code)) => Err(Trouble::answered(&what, code)),
+        None => Ok(Vec::new()),
+    }
+}
+
+/// Reads all partitions of a small topic. Answers whether it exists.
+async fn each_record(
+    cluster: &Cluster,
+    side: &Side,
+    topic: &str,
+    mut each: impl FnMut(Option<&[u8]>, Option<&[u8]>, i64) + Send,
+) -> Result<bool, Trouble> {
+    let topics = side.topics.as_ref().map_err(Clone::clone)?;
+    let Some(partitions) = topics.get(topic) else { return Ok(false) };
+    let trouble =
+        |error: &ClientError| Trouble::of(&format!("topic {topic} of {}", side.alias), error);
+    for partition in 0..*partitions {
+        let tp = TopicPartition::new(topic, partition);
+        let reading = cluster.read_partition_each(&tp, 0, Isolation::ReadCommitted, |record| {
+            each(record.key.as_deref(), record.value.as_deref(), record.timestamp);
+        });
+        reading.await.map_err(|error| trouble(&error))?;
+    }
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_series_of_checkpoints_keeps_what_differed_the_newest_first() {
+        let mut series = BTreeMap::new();
+        let tp = TopicPartition::new("hello.orders", 0);
+        for (at, pair) in [(5, (10, 10)), (6, (20, 19)), (7, (20, 19)), (8, (3, 3))] {
+            note(&mut series, tp.clone(), pair, at);
+        }
+        let series = &series[&tp];
+        assert_eq!((series.last, series.written_ms), ((3, 3), 8));
+        assert_eq!(series.earlier, [(20, 19), (10, 10)]);
+    }
+
+    #[test]
+    fn syncs_are_summed_up_around_a_commit() {
+        let mut syncs = BTreeMap::new();
+        let tp = TopicPartition::new("orders", 0);
+        for sync in [(0, 0), (101, 101), (202, 200), (303, 300)] {
+            take_sync(&mut syncs, tp.clone(), sync, Some(250));
+        }
+        let found = syncs[&tp];
+        assert_eq!((found.count, found.oldest, found.newest), (4, (0, 0), (303, 300)));
+        assert_eq!((found.below, found.stepped_back), (Some((202, 200)), None));
+        // The mirror was made again, and is filled from the source's offset 900 on.
+        take_sync(&mut syncs, tp.clone(), (900, 0), Some(250));
+        assert_eq!(syncs[&tp].stepped_back, Some((900, 0)));
+    }
+}

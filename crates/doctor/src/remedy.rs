@@ -1,0 +1,321 @@
+//! What a finding means for consumers, and what to do about it.
+//!
+//! Does not: find anything. Commands are those of Kafka's own tools where twinlog has none.
+
+use twinlog_types::{Code, GroupId, TopicPartition};
+
+use crate::chain::{Fix, MirroredBy, Subject};
+use crate::facts::Facts;
+
+/// Commands for more positions than these are no help.
+const COMMANDS_MAX: usize = 3;
+
+/// What a failover now would do, in records (offsets, where records cannot be told from offsets).
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub(crate) struct Impact {
+    /// Records that are not on the target.
+    pub(crate) missing: u64,
+    /// Records that would be read again.
+    pub(crate) reread: u64,
+    /// Records that would never be read.
+    pub(crate) skipped: u64,
+    /// Partitions in which the group has no position on the target.
+    pub(crate) unplaced: u64,
+    /// In these: records before the group's place, and behind it.
+    pub(crate) before: u64,
+    pub(crate) behind: u64,
+    /// Where the group belongs on the target, for commands.
+    pub(crate) places: Vec<(TopicPartition, i64)>,
+}
+
+impl Impact {
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.missing = self.missing.saturating_add(other.missing);
+        self.reread = self.reread.saturating_add(other.reread);
+        self.skipped = self.skipped.saturating_add(other.skipped);
+        self.unplaced += other.unplaced;
+        self.before = self.before.saturating_add(other.before);
+        self.behind = self.behind.saturating_add(other.behind);
+        self.places.extend(other.places.iter().cloned());
+    }
+
+    /// What it comes to, as the end of a sentence that begins with "a failover now".
+    fn told(&self) -> Option<String> {
+        let mut parts = Vec::new();
+        if self.missing > 0 {
+            parts.push(format!("finds {} missing on the target", records(self.missing)));
+        }
+        if self.reread > 0 {
+            parts.push(format!("reads {} again", records(self.reread)));
+        }
+        if self.skipped > 0 {
+            parts.push(format!("skips {}", records(self.skipped)));
+        }
+        if self.unplaced > 0 {
+            let partitions = match self.unplaced {
+                1 => "1 partition".to_owned(),
+                n => format!("{n} partitions"),
+            };
+            parts.push(format!(
+                "finds no position in {partitions}, so that auto.offset.reset decides: earliest \
+                 reads {} again, latest skips {}",
+                records(self.before),
+                records(self.behind)
+            ));
+        }
+        (!parts.is_empty()).then(|| format!("a failover now {}", parts.join(", and ")))
+    }
+}
+
+fn records(n: u64) -> String {
+    if n == 1 { "1 record".to_owned() } else { format!("{n} records") }
+}
+
+/// Around a finding.
+pub(crate) struct Scene<'a> {
+    pub(crate) facts: &'a Facts,
+    pub(crate) subject: &'a Subject,
+    pub(crate) file: &'a str,
+    pub(crate) by: Option<MirroredBy>,
+    pub(crate) finding_partitions: &'a [TopicPartition],
+    pub(crate) impact: &'a Impact,
+}
+
+/// What `code` means for consumers; in records where they are known.
+pub(crate) fn consequence(code: Option<Code>, scene: &Scene<'_>) -> Option<String> {
+    let general = code.and_then(|code| meaning(code, scene));
+    match (general, scene.impact.told()) {
+        (Some(general), Some(told)) => Some(format!("{general}; {told}")),
+        (general, told) => general.or(told),
+    }
+}
+
+fn meaning(code: Code, scene: &Scene<'_>) -> Option<String> {
+    let is_group = matches!(scene.subject, Subject::Group(_));
+    let text = match code {
+        Code::GroupExcluded | Code::GroupNotIncluded => {
+            "the group gets no position on the target: after a failover its consumers begin by \
+             their auto.offset.reset"
+        }
+        Code::GroupWithoutCommits => {
+            "there is nothing to carry over: on the target consumers begin by their \
+             auto.offset.reset"
+        }
+        Code::GroupNotYetDiscovered => {
+            "until MirrorMaker 2 lists groups again the group gets no position on the target"
+        }
+        Code::SyncDisabled => {
+            "the group is translated, and the translation is not committed on the target"
+        }
+        Code::CheckpointsDisabled
+        | Code::CheckpointConnectorAbsent
+        | Code::CheckpointConnectorNoTasks => "no group of this flow is translated",
+        Code::GroupLiveOnTarget => {
+            "the group's own members decide where it stands on the target; nothing is written \
+             there while they live"
+        }
+        Code::TargetAhead => {
+            "if the target's own consumers read on, nothing is wrong; if the source is the truth, \
+             what lies between is skipped"
+        }
+        Code::SourceRewound => "the group was moved back on the source and not on the target",
+        Code::NegativeLag => {
+            "the position lies beyond the target's end: consumers there are reset, or skip what \
+             is copied until they are passed"
+        }
+        Code::TopicNotMirrored if is_group => {
+            "the group gets no position on this topic, which does not exist on the target"
+        }
+        Code::TopicNotMirrored => "none of its records is on the target",
+        Code::TopicMissingOnTarget => "there is nothing to read on the target",
+        Code::TopicNotYetDiscovered => "nothing of it is copied until it is taken up",
+        Code::SourceTopicDeleted => "what was copied stays on the target; nothing more comes",
+        Code::MirrorNotRunning => "records and positions that came since are not on the target",
+        Code::ConnectorFailed => "what its task does stands still until it is restarted",
+        Code::SourceGap => {
+            "consumers on the target miss the records that are gone, and those behind them"
+        }
+        Code::TopicRecreated => {
+            "the mirror holds the topic's earlier life; nothing of the new one is copied"
+        }
+        Code::TargetRecreated => {
+            "the mirror was made again: what had been copied is gone, and positions belong to the \
+             old one"
+        }
+        Code::TargetNotEmpty => {
+            "nothing is written to a mirror that holds records of others, and groups get no \
+             position there"
+        }
+        Code::RecordTooLarge
+        | Code::RefusedByTarget
+        | Code::TimestampRefused
+        | Code::CorruptBatch
+        | Code::ContentsDiffer
+        | Code::SourceTruncated
+        | Code::Stalled
+        | Code::OpenTransaction => "the records behind it are not on the target",
+        Code::NothingCopied => "without a copied record no position can be translated",
+        Code::BacklogNotOnTarget => {
+            "a part of what the group has yet to read does not exist on the target"
+        }
+        Code::TranslationFrozen => {
+            "the group stands before the oldest pair of offsets that MirrorMaker 2 keeps: its \
+             position is refused, or stays where it was"
+        }
+        Code::TranslationCoarse => {
+            "MirrorMaker 2 puts the group on the nearest pair of offsets before its place"
+        }
+        Code::OffsetSyncsUnreadable | Code::OffsetSyncsLocationMismatch => {
+            "without pairs of offsets MirrorMaker 2 translates no group"
+        }
+        Code::CommitRefused => "the translated position does not reach the target",
+        Code::ConfigDrift => "what runs is not what the file says, until it is restarted",
+        Code::UnknownProperty => "what the entry was meant to set has its default",
+        Code::SameCluster => "nothing is copied: it would never end",
+        Code::MirrorCannotReconfigure => {
+            "new topics and groups are not taken up: the processes cannot tell each other"
+        }
+        _ => return None,
+    };
+    Some(text.to_owned())
+}
+
+/// What to do about `code`.
+pub(crate) fn fixes(code: Code, scene: &Scene<'_>) -> Vec<Fix> {
+    let (facts, file) = (scene.facts, scene.file);
+    let (source, target) = (&facts.source.bootstrap, &facts.target.bootstrap);
+    let flow = &facts.config.name;
+    let command = |text: String| vec![Fix::Command(text)];
+    let status = |what: &str| format!("twinlog status {file} --flow '{flow}' {what}");
+    let targets = || scene.finding_partitions.iter().map(|tp| facts.mirror_of(tp).topic);
+    let target_topic = || targets().next().map(|topic| topic.to_string()).unwrap_or_default();
+    let source_topic = || {
+        let first = scene.finding_partitions.first().map(|tp| tp.topic.to_string());
+        first.unwrap_or_else(|| match scene.subject {
+            Subject::Topic(topic) => topic.to_string(),
+            Subject::Group(_) => String::new(),
+        })
+    };
+    let topics_tool = |at: &str, topic: &str| {
+        format!("kafka-topics.sh --bootstrap-server {at} --describe --topic {topic}")
+    };
+    match code {
+        Code::MirrorNotRunning if scene.by == Some(MirroredBy::MirrorMaker) => {
+            command(format!("connect-mirror-maker.sh {file}"))
+        }
+        Code::MirrorNotRunning => command(format!("twinlog run {file}")),
+        Code::GroupLiveOnTarget => command(members(scene)),
+        Code::TargetAhead | Code::SourceRewound | Code::NegativeLag | Code::CommitRefused => {
+            resets(scene)
+        }
+        Code::GroupWithoutCommits => match scene.subject {
+            Subject::Group(group) => command(describe_group(source, group)),
+            Subject::Topic(_) => Vec::new(),
+        },
+        Code::SourceGap | Code::SourceTruncated | Code::Stalled => {
+            command(status(&format!("--topic {} --json", source_topic())))
+        }
+        Code::TargetNotEmpty | Code::TargetRecreated | Code::TopicMissingOnTarget => {
+            command(topics_tool(target, &target_topic()))
+        }
+        Code::TopicRecreated | Code::NothingCopied => {
+            command(status(&format!("--topic {}", source_topic())))
+        }
+        Code::RecordTooLarge => command(format!(
+            "kafka-configs.sh --bootstrap-server {target} --alter --entity-type topics \
+             --entity-name {} --add-config max.message.bytes=10485760",
+            target_topic()
+        )),
+        Code::TimestampRefused => command(format!(
+            "kafka-configs.sh --bootstrap-server {target} --alter --entity-type topics \
+             --entity-name {} --add-config message.timestamp.after.max.ms=9223372036854775807",
+            target_topic()
+        )),
+        Code::OpenTransaction => {
+            command(format!("kafka-transactions.sh --bootstrap-server {source} find-hanging"))
+        }
+        Code::Unreachable => command(status("--timeout 2m")),
+        Code::MissingPermission => {
+            command(format!("kafka-acls.sh --bootstrap-server {target} --list"))
+        }
+        Code::ConnectorFailed | Code::ConfigDrift | Code::MirrorCannotReconfigure => {
+            command(format!("connect-mirror-maker.sh {file}"))
+        }
+        Code::TranslationFrozen | Code::TranslationCoarse => match scene.subject {
+            // twinlog translates exactly, from its own copy.
+            Subject::Group(group) => command(describe_group(target, group)),
+            Subject::Topic(_) => Vec::new(),
+        },
+        _ => Vec::new(),
+    }
+}
+
+fn describe_group(at: &str, group: &GroupId) -> String {
+    format!("kafka-consumer-groups.sh --bootstrap-server {at} --describe --group {}", quoted(group))
+}
+
+fn members(scene: &Scene<'_>) -> String {
+    let Subject::Group(group) = scene.subject else { return String::new() };
+    format!("{} --members", describe_group(&scene.facts.target.bootstrap, group))
+}
+
+/// One command for each position; without places, what shows them.
+fn resets(scene: &Scene<'_>) -> Vec<Fix> {
+    let Subject::Group(group) = scene.subject else { return Vec::new() };
+    let target = &scene.facts.target.bootstrap;
+    let commands = scene.impact.places.iter().take(COMMANDS_MAX).map(|(tp, offset)| {
+        Fix::Command(format!(
+            "kafka-consumer-groups.sh --bootstrap-server {target} --group {} --topic {}:{} \
+             --reset-offsets --to-offset {offset} --execute",
+            quoted(group),
+            tp.topic,
+            tp.partition
+        ))
+    });
+    let commands: Vec<Fix> = commands.collect();
+    if commands.is_empty() { vec![Fix::Command(describe_group(target, group))] } else { commands }
+}
+
+/// A group's id may contain anything; a shell must take it as one word.
+fn quoted(group: &GroupId) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-._:/@+=".contains(c);
+    let text = group.as_str();
+    if !text.is_empty() && text.chars().all(plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_impact_is_told_in_records() {
+        assert_eq!(Impact::default().told(), None);
+        let mut impact = Impact { reread: 1, ..Impact::default() };
+        assert_eq!(impact.told().as_deref(), Some("a failover now reads 1 record again"));
+        impact.add(&Impact { skipped: 7, unplaced: 2, before: 3, behind: 4, ..Impact::default() });
+        assert_eq!(
+            impact.told().as_deref(),
+            Some(
+                "a failover now reads 1 record again, and skips 7 records, and finds no position \
+                 in 2 partitions, so that auto.offset.reset decides: earliest reads 3 records \
+                 again, latest skips 4 records"
+            )
+        );
+    }
+
+    #[test]
+    fn a_shell_takes_any_group_as_one_word() {
+        for (group, word) in [
+            ("orders-app", "orders-app"),
+            ("", "''"),
+            ("a b", "'a b'"),
+            ("it's", r"'it'\''s'"),
+            ("$(x)", "'$(x)'"),
+        ] {
+            assert_eq!(quoted(&GroupId::from(group)), word);
+        }
+    }
+}
