@@ -318,7 +318,12 @@ impl Guarded for DeleteTopicsRequest {
                 .with_error_code(TOPIC_AUTHORIZATION_FAILED)
                 .with_error_message(None)
         };
-        let deletable = |name: &str| gate.on_topic(Operation::Delete, name);
+        // What is not there needs no right to be deleted, but one to be told so.
+        let deletable = |name: &str| {
+            let exists = gate.state.topics.contains_key(name);
+            let operation = if exists { Operation::Delete } else { Operation::Describe };
+            gate.on_cluster(Operation::Delete) || gate.on_topic(operation, name)
+        };
         let by_name = take_refused(&mut self.topic_names, |name| deletable(name));
         let mut refused: Vec<_> =
             by_name.into_iter().map(|name| out().with_name(Some(name))).collect();

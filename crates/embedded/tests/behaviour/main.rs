@@ -9,6 +9,8 @@ mod idempotence;
 mod leaders;
 mod protocol;
 mod replication;
+mod rights;
+mod sasl;
 mod storage;
 mod support;
 mod transactions;

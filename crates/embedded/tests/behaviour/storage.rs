@@ -136,7 +136,7 @@ async fn the_cleaner_leaves_what_kafkas_left() {
 async fn tombstones_and_markers_go_behind_their_horizon() {
     let cluster = dirty("0");
     assert!(cluster.clean(TOPIC, 0).unwrap());
-    let mut next = async || {
+    let next = async || {
         tokio::time::advance(Duration::from_secs(3)).await;
         cluster.roll(TOPIC, 0).unwrap();
         put(&cluster, None, &["z=2"]);

@@ -43,7 +43,12 @@ pub(crate) struct Client {
 impl Client {
     pub(crate) fn to(cluster: &EmbeddedCluster, broker: i32) -> Self {
         let (host, port) = cluster.addresses()[broker as usize - 1].clone();
-        Self { stream: cluster.connect(&host, port).unwrap(), correlation_id: 0 }
+        Self::over(cluster.connect(&host, port).unwrap())
+    }
+
+    /// Speaks over a stream that is connected already.
+    pub(crate) fn over(stream: DuplexStream) -> Self {
+        Self { stream, correlation_id: 0 }
     }
 
     /// Sends without waiting; the answer is taken with [`receive`](Self::receive).
@@ -51,6 +56,12 @@ impl Client {
         self.correlation_id += 1;
         let frame = encode_request(request, version, self.correlation_id, "test").unwrap();
         self.stream.write_all(&frame).await.unwrap();
+    }
+
+    /// Sends bytes in a frame that is no request.
+    pub(crate) async fn send_bare(&mut self, bytes: &[u8]) {
+        self.stream.write_i32(bytes.len() as i32).await.unwrap();
+        self.stream.write_all(bytes).await.unwrap();
     }
 
     /// The next frame; `None` when the broker closed the connection.
