@@ -16,6 +16,7 @@ use std::hash::BuildHasher;
 use std::io::{self, Write as _};
 use std::net::IpAddr;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
@@ -25,6 +26,11 @@ use twinlog_embedded::{AdminError, EmbeddedCluster, EmbeddedOptions};
 use crate::args::{Embedded, KafkaVersion, NewTopic};
 use crate::config;
 use crate::output::{Failure, Output};
+
+/// How often retention is checked (`log.retention.check.interval.ms`) and the log cleaner looks
+/// (`log.cleaner.backoff.ms`): more often than a broker does, for those who try just that.
+const RETENTION_CHECK: Duration = Duration::from_secs(10);
+const CLEANER_CHECK: Duration = Duration::from_secs(2);
 
 /// Kafka's port; used where it is free and nothing else is asked for.
 const USUAL_PORT: u16 = 9092;
@@ -63,11 +69,23 @@ async fn serve(args: &Embedded) -> Result<ExitCode, Failure> {
         // Nowhere is left to say that standard error is closed.
         let _ = io::stderr().write_all(hints(&cluster.bootstrap(), args).as_bytes());
     }
-    tokio::select! {
-        _ = interrupt.recv() => info!("Ctrl-C: ended"),
-        _ = terminate.recv() => info!("SIGTERM: ended"),
+    let mut due = tokio::time::interval(CLEANER_CHECK);
+    loop {
+        tokio::select! {
+            _ = interrupt.recv() => {
+                info!("Ctrl-C: ended");
+                return Ok(ExitCode::SUCCESS);
+            }
+            _ = terminate.recv() => {
+                info!("SIGTERM: ended");
+                return Ok(ExitCode::SUCCESS);
+            }
+            // Whoever asks the cluster something lets it do what is due, also when no client does.
+            _ = due.tick() => {
+                cluster.now_ms();
+            }
+        }
     }
-    Ok(ExitCode::SUCCESS)
 }
 
 fn options(args: &Embedded) -> EmbeddedOptions {
@@ -81,6 +99,8 @@ fn options(args: &Embedded) -> EmbeddedOptions {
     options.epoch_ms = config::now_ms();
     options.auto_create_topics = true;
     options.log_bytes_max = Some(args.memory);
+    options.retention_check = Some(RETENTION_CHECK);
+    options.cleaner_check = Some(CLEANER_CHECK);
     // Nobody asks what was requested, nor plans faults.
     options.requests_kept = 0;
     options

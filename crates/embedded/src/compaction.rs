@@ -6,7 +6,7 @@
 //! which the first run that meets them sets. Batches become empty instead of vanishing where they
 //! hold the last sequence or epoch of a producer, or the last offset of the run.
 //!
-//! Does not decide when to run (`min.cleanable.dirty.ratio`), does not bound its memory by
+//! Does not decide when to run, does not bound its memory by
 //! `log.cleaner.dedupe.buffer.size`, and leaves batches of formats 0 and 1 as they are.
 //!
 //! References: `Cleaner`, `CleanedTransactionMetadata`, `MemoryRecords.filterTo`, KIP-534.
@@ -61,6 +61,20 @@ pub(crate) fn clean(log: &mut Log, last_stable: i64, cleaning: Cleaning) -> bool
     // Nobody needs to know any more of aborted transactions that left nothing behind.
     log.forget_ended(|ended| gone.contains(&ended.marker_offset));
     true
+}
+
+/// Which part of what is clean or may be cleaned is dirty, in bytes (`LogToClean`): the cleaner takes
+/// a log on when this exceeds `min.cleanable.dirty.ratio`.
+pub(crate) fn dirty_ratio(log: &Log, last_stable: i64, cleaning: Cleaning) -> f64 {
+    let dirty = log.cleaned().max(log.start());
+    let upper = limit(log, last_stable, dirty, cleaning);
+    let batches = log.batches();
+    let clean = batches.partition_point(|stored| stored.next_offset() <= dirty);
+    let cleanable = batches.partition_point(|stored| stored.next_offset() <= upper);
+    let bytes = |batches: &[Stored]| batches.iter().map(|stored| stored.bytes.len()).sum::<usize>();
+    let (clean_bytes, all_bytes) =
+        (bytes(&batches[..clean]), bytes(&batches[..cleanable.max(clean)]));
+    if all_bytes == 0 { 0.0 } else { (all_bytes - clean_bytes) as f64 / all_bytes as f64 }
 }
 
 /// The end of what may be cleaned (`LogCleanerManager.cleanableOffsets`).

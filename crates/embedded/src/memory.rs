@@ -25,6 +25,8 @@ use crate::state::{State, Topic};
 
 /// How often the logs are counted; in between they may grow past the limit.
 const CHECK_EVERY: Duration = Duration::from_millis(20);
+/// How often everything is compacted while the limit is reached; deleting goes on in between.
+const COMPACT_EVERY: Duration = Duration::from_secs(1);
 /// How often it is said that records are deleted.
 const SAY_EVERY: Duration = Duration::from_secs(10);
 
@@ -32,6 +34,7 @@ const SAY_EVERY: Duration = Duration::from_secs(10);
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     next_check: Option<Instant>,
+    compacted_at: Option<Instant>,
     said_at: Option<Instant>,
     /// What was deleted since it was last said.
     unsaid: usize,
@@ -55,8 +58,11 @@ impl State {
         // A sixteenth more than needed, so that the next batch does not begin it all again.
         let wanted = limit - limit / 16;
         let mut held = held;
-        if self.compact_all() {
-            held = self.log_bytes();
+        if self.memory.compacted_at.is_none_or(|at| now - at >= COMPACT_EVERY) {
+            self.memory.compacted_at = Some(now);
+            if self.compact_all() {
+                held = self.log_bytes();
+            }
         }
         if held > wanted {
             let deleted = self.delete_oldest(held - wanted);

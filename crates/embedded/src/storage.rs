@@ -77,14 +77,18 @@ impl State {
         }
     }
 
-    /// One run of the cleaner over one partition; whether there was anything to clean.
-    pub(crate) fn clean(&mut self, topic: &str, partition: i32) -> bool {
-        self.settle_segments(topic);
-        let cleaning = Cleaning {
+    fn cleaning(&self, topic: &str) -> Cleaning {
+        Cleaning {
             now: self.now_ms(),
             delete_retention: self.setting(topic, "delete.retention.ms"),
             min_lag: self.setting(topic, "min.compaction.lag.ms"),
-        };
+        }
+    }
+
+    /// One run of the cleaner over one partition; whether there was anything to clean.
+    pub(crate) fn clean(&mut self, topic: &str, partition: i32) -> bool {
+        self.settle_segments(topic);
+        let cleaning = self.cleaning(topic);
         let Some(found) = self.partition_mut(topic, partition) else { return false };
         let mut any = false;
         for replica in &mut found.replicas {
@@ -120,10 +124,25 @@ impl State {
         }
     }
 
-    /// One run of the cleaner over everything that is compacted.
+    /// Whether so much of a partition is dirty that the cleaner takes it on.
+    fn is_dirty(&mut self, topic: &str, partition: i32) -> bool {
+        self.settle_segments(topic);
+        let configs = self.topics.get(topic).map(|found| &found.configs);
+        let least = configs
+            .map(|configs| configs::value(configs, &self.options, "min.cleanable.dirty.ratio"))
+            .and_then(|value| value.trim().parse::<f64>().ok())
+            .unwrap_or(0.5);
+        let cleaning = self.cleaning(topic);
+        self.partition(topic, partition).is_some_and(|found| {
+            let replica = found.authority();
+            compaction::dirty_ratio(&replica.log, replica.last_stable(), cleaning) > least
+        })
+    }
+
+    /// One run of the cleaner over everything that is compacted and dirty enough.
     pub(crate) fn clean_all(&mut self) {
         for (topic, partition) in self.all_partitions() {
-            if self.compacts(&topic) {
+            if self.compacts(&topic) && self.is_dirty(&topic, partition) {
                 self.clean(&topic, partition);
             }
         }
