@@ -1,5 +1,8 @@
 //! The command line.
 
+mod dump;
+mod wait;
+
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,6 +10,9 @@ use std::time::Duration;
 use clap::{ArgAction, ArgGroup, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use twinlog_types::FlowName;
+
+pub(crate) use dump::{Dump, DumpKind, GroupRecords, Records};
+pub(crate) use wait::Wait;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -154,6 +160,12 @@ pub(crate) enum Command {
     /// Translate offsets between source and target.
     #[command(after_help = TRANSLATE_EXAMPLES)]
     Translate(Translate),
+    /// Wait until everything, a topic or a group is in sync.
+    #[command(after_help = wait::EXAMPLES)]
+    Wait(Wait),
+    /// Print the internal topics, decoded.
+    #[command(after_help = dump::EXAMPLES)]
+    Dump(Dump),
     /// Explain one group or topic: the chain link by link, and what to do.
     #[command(after_help = EXPLAIN_EXAMPLES)]
     Explain(Explain),

@@ -12,6 +12,7 @@
 mod args;
 mod config;
 mod demo;
+mod dump;
 mod embedded;
 mod explain;
 mod format;
@@ -22,6 +23,7 @@ mod output;
 mod run;
 mod status;
 mod translate;
+mod wait;
 
 use std::process::ExitCode;
 
@@ -39,6 +41,8 @@ fn main() -> ExitCode {
         Command::Run(run) => &run.common.printing,
         Command::Status(status) => &status.common.printing,
         Command::Translate(translate) => &translate.common.printing,
+        Command::Wait(wait) => &wait.common.printing,
+        Command::Dump(dump) => &dump.common.printing,
         Command::Explain(explain) => &explain.common.printing,
         Command::Demo(demo) => &demo.printing,
         Command::Embedded(embedded) => &embedded.printing,
@@ -57,6 +61,8 @@ fn main() -> ExitCode {
         Command::Run(run) => run::run(&run),
         Command::Status(status) => status::status(&status, out),
         Command::Translate(translate) => translate::translate(&translate, out),
+        Command::Wait(wait) => wait::wait(&wait, out),
+        Command::Dump(dump) => dump::dump(&dump, out),
         Command::Explain(explain) => explain::explain(&explain, out),
         Command::Demo(demo) => demo::demo(&demo, out),
         Command::Embedded(embedded) => embedded::embedded(&embedded),

@@ -41,7 +41,7 @@ async fn look(args: &Status, out: Output, observers: &[Observer]) -> Result<Exit
 }
 
 /// Looks at all flows at the same time; what took too long is said to be missing.
-async fn observe(observers: &[Observer], timeout: Duration) -> Vec<FlowObservation> {
+pub(crate) async fn observe(observers: &[Observer], timeout: Duration) -> Vec<FlowObservation> {
     looking::each(observers.iter().cloned(), |observer| async move {
         let mut found = FlowObservation::new(observer.config.name.clone());
         let looked = observer.observe(&mut found);

@@ -24,19 +24,19 @@ const VERSION: i16 = 0;
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum FormatError {
     /// The record has no key.
-    #[error("a {record} record has no key")]
+    #[error("{record} record has no key")]
     NoKey {
         /// What kind of record it is.
         record: &'static str,
     },
     /// The record has no value: it deletes what its key names.
-    #[error("a {record} record has no value (a tombstone)")]
+    #[error("{record} record has no value (a tombstone)")]
     NoValue {
         /// What kind of record it is.
         record: &'static str,
     },
     /// The bytes end within a field.
-    #[error("a {record} record ends within its field {field}")]
+    #[error("{record} record ends within its field {field}")]
     Short {
         /// What kind of record it is.
         record: &'static str,
@@ -44,7 +44,7 @@ pub enum FormatError {
         field: &'static str,
     },
     /// A string is not UTF-8 or its length is negative.
-    #[error("field {field} of a {record} record is not a string")]
+    #[error("field {field} of the {record} record is not a string")]
     NotAString {
         /// What kind of record it is.
         record: &'static str,
@@ -52,7 +52,7 @@ pub enum FormatError {
         field: &'static str,
     },
     /// The value has a version that is not known.
-    #[error("a {record} record has version {version}, the newest known is {newest}")]
+    #[error("{record} record has version {version}, the newest known is {newest}")]
     Version {
         /// What kind of record it is.
         record: &'static str,
@@ -62,7 +62,7 @@ pub enum FormatError {
         newest: i16,
     },
     /// The key is of a kind that is not known.
-    #[error("a {record} record is of kind {kind}, which is not known")]
+    #[error("{record} record is of kind {kind}, which is not known")]
     Kind {
         /// What kind of log it is in.
         record: &'static str,
