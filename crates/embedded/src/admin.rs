@@ -110,8 +110,12 @@ impl EmbeddedCluster {
             let options = state.options.clone();
             let found = state.topics.get_mut(topic).ok_or_else(|| missing(topic, 0))?;
             let operation = i8::from(value.is_none());
-            configs::alter(&mut found.configs, &options, name, operation, value)
-                .map_err(|(code, message)| AdminError::Refused { code, message })
+            configs::alter(&mut found.configs, &options, name, operation, value).map_err(
+                |(code, message)| AdminError::Refused {
+                    code,
+                    message: message.unwrap_or_default(),
+                },
+            )
         })
     }
 
@@ -314,7 +318,9 @@ impl State {
             self.topics.get(topic).map(|found| configs::rules(&found.configs, &self.options));
         let rules = rules.ok_or_else(|| missing(topic, partition))?;
         let accepted = validate::one_batch(batch, 13)
-            .and_then(|batch| validate::batch(&batch, &rules, now_ms))
+            .and_then(|batch| {
+                validate::batch(&batch, &format!("{topic}-{partition}"), &rules, now_ms)
+            })
             .map_err(|refusal| AdminError::Refused {
                 code: refusal.code,
                 message: refusal.message,

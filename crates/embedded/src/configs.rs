@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::code::INVALID_CONFIG;
+use crate::code::{INVALID_CONFIG, INVALID_REQUEST, UNKNOWN_SERVER_ERROR};
 use crate::codec::Compression;
 use crate::options::{EmbeddedOptions, KafkaVersion};
 use crate::validate::Rules;
@@ -13,9 +13,12 @@ pub(crate) enum Kind {
     Boolean = 1,
     String = 2,
     Int = 3,
+    Short = 4,
     Long = 5,
     Double = 6,
     List = 7,
+    Class = 8,
+    Password = 9,
 }
 
 /// A topic setting that exists.
@@ -116,9 +119,22 @@ pub(crate) fn find(version: KafkaVersion, name: &str) -> Option<Setting> {
     SETTINGS.iter().chain(old).find(|setting| setting.name == name).copied()
 }
 
+/// The topics' setting that a setting of brokers stands behind.
+pub(crate) fn behind(version: KafkaVersion, name: &str) -> Option<Setting> {
+    settings(version).into_iter().find(|setting| setting.behind() == name)
+}
+
 impl Setting {
     /// The value of a topic that does not set it.
     pub(crate) fn default(&self, options: &EmbeddedOptions) -> String {
+        if let Some(value) = options.cluster_settings.get(self.behind()) {
+            return value.clone();
+        }
+        self.built_in(options)
+    }
+
+    /// The value where nothing is set for all brokers either.
+    pub(crate) fn built_in(&self, options: &EmbeddedOptions) -> String {
         match self.name {
             "message.timestamp.after.max.ms" => {
                 options.version.timestamp_after_max_ms().to_string()
@@ -128,10 +144,52 @@ impl Setting {
         }
     }
 
-    /// What DescribeConfigs says of a value that the topic does not set: 3 (dynamic broker default,
-    /// as `min.insync.replicas` shows on 4.3) or 5 (built-in default).
-    pub(crate) fn default_source(&self, version: KafkaVersion) -> i8 {
-        if self.name == "min.insync.replicas" && version == KafkaVersion::V4_3 { 3 } else { 5 }
+    /// What DescribeConfigs says of a value that the topic does not set: 3 (set for all brokers, as
+    /// 4.3 does by itself with `min.insync.replicas`) or 5 (built-in default).
+    pub(crate) fn default_source(&self, options: &EmbeddedOptions) -> i8 {
+        if options.cluster_settings.contains_key(self.behind()) { 3 } else { 5 }
+    }
+
+    /// Which setting of brokers stands behind it.
+    pub(crate) fn behind(&self) -> &'static str {
+        self.of_brokers().unwrap_or(match self.name {
+            "flush.ms" => "log.flush.interval.ms",
+            "retention.ms" => "log.retention.ms",
+            "segment.jitter.ms" => "log.roll.jitter.ms",
+            "segment.ms" => "log.roll.ms",
+            other => other,
+        })
+    }
+
+    /// Which setting of brokers stands behind it, if that one has a default to show.
+    pub(crate) fn of_brokers(&self) -> Option<&'static str> {
+        Some(match self.name {
+            "cleanup.policy" => "log.cleanup.policy",
+            "delete.retention.ms" => "log.cleaner.delete.retention.ms",
+            "file.delete.delay.ms" => "log.segment.delete.delay.ms",
+            "flush.messages" => "log.flush.interval.messages",
+            "index.interval.bytes" => "log.index.interval.bytes",
+            "local.retention.bytes" => "log.local.retention.bytes",
+            "local.retention.ms" => "log.local.retention.ms",
+            "max.compaction.lag.ms" => "log.cleaner.max.compaction.lag.ms",
+            "max.message.bytes" => "message.max.bytes",
+            "message.timestamp.after.max.ms" => "log.message.timestamp.after.max.ms",
+            "message.timestamp.before.max.ms" => "log.message.timestamp.before.max.ms",
+            "message.timestamp.type" => "log.message.timestamp.type",
+            "min.cleanable.dirty.ratio" => "log.cleaner.min.cleanable.ratio",
+            "min.compaction.lag.ms" => "log.cleaner.min.compaction.lag.ms",
+            "preallocate" => "log.preallocate",
+            "retention.bytes" => "log.retention.bytes",
+            "segment.bytes" => "log.segment.bytes",
+            "segment.index.bytes" => "log.index.size.max.bytes",
+            "compression.gzip.level"
+            | "compression.lz4.level"
+            | "compression.type"
+            | "compression.zstd.level"
+            | "min.insync.replicas"
+            | "unclean.leader.election.enable" => self.name,
+            _ => return None,
+        })
     }
 
     fn check(&self, value: &str, version: KafkaVersion) -> Result<(), String> {
@@ -148,8 +206,15 @@ impl Setting {
                 let Some(number) =
                     value.trim().parse::<i64>().ok().filter(|number| (low..=high).contains(number))
                 else {
-                    return invalid("Not a number of type INT or LONG");
+                    let kind = if self.kind == Kind::Int { "INT" } else { "LONG" };
+                    return invalid(&format!("Not a number of type {kind}"));
                 };
+                if self.name == "compression.gzip.level"
+                    && number != -1
+                    && !(1..=9).contains(&number)
+                {
+                    return invalid("Value must be between 1 and 9 or equal to -1");
+                }
                 let old_segment = self.name == "segment.bytes" && version == KafkaVersion::V3_9;
                 match if old_segment { Some(14) } else { self.least } {
                     Some(least) if number < least => {
@@ -159,19 +224,28 @@ impl Setting {
                 }
             }
             Kind::Double => match value.trim().parse::<f64>() {
-                Ok(number) if (0.0..=1.0).contains(&number) => Ok(()),
-                _ => invalid("Value must be a number between 0 and 1"),
+                Ok(number) if number < 0.0 => invalid("Value must be at least 0"),
+                Ok(number) if number > 1.0 => invalid("Value must be no more than 1"),
+                Ok(_) => Ok(()),
+                Err(_) => invalid("Not a number of type DOUBLE"),
             },
             Kind::List if !self.words.is_empty() => {
                 let known =
                     |word: &str| word.trim().is_empty() || self.words.contains(&word.trim());
-                if value.split(',').all(known) {
-                    Ok(())
-                } else {
-                    invalid(&format!("String must be one of: {}", self.words.join(", ")))
+                match value.split(',').find(|word| !known(word)) {
+                    None => Ok(()),
+                    Some(word) => Err(format!(
+                        "Invalid value {} for configuration {}: String must be one of: {}",
+                        word.trim(),
+                        self.name,
+                        self.words.join(", ")
+                    )),
                 }
             }
-            _ if !self.words.is_empty() && !self.words.contains(&value) => {
+            Kind::Boolean if !self.words.contains(&value.trim()) => {
+                invalid("Expected value to be either true or false")
+            }
+            Kind::String if !self.words.is_empty() && !self.words.contains(&value) => {
                 invalid(&format!("String must be one of: {}", self.words.join(", ")))
             }
             _ => Ok(()),
@@ -193,21 +267,28 @@ pub(crate) fn check(version: KafkaVersion, name: &str, value: Option<&str>) -> R
     setting.check(value, version)
 }
 
-/// Applies one IncrementalAlterConfigs operation (0 set, 1 delete, 2 append, 3 subtract).
+/// Applies one IncrementalAlterConfigs operation (0 set, 1 delete, 2 append, 3 subtract). The error
+/// is Kafka's code, and its text where it has one.
 pub(crate) fn alter(
     configs: &mut BTreeMap<String, String>,
     options: &EmbeddedOptions,
     name: &str,
     operation: i8,
     value: Option<&str>,
-) -> Result<(), (i16, String)> {
-    let refuse = |message: String| Err((INVALID_CONFIG, message));
+) -> Result<(), (i16, Option<String>)> {
+    let refuse = |message: String| Err((INVALID_CONFIG, Some(message)));
+    if !(0..=3).contains(&operation) {
+        return Err((UNKNOWN_SERVER_ERROR, None));
+    }
     if operation == 1 {
         configs.remove(name);
         return Ok(());
     }
+    if value.is_none() {
+        return Err((INVALID_REQUEST, Some(format!("Null value not supported for : {name}"))));
+    }
     if operation == 0 {
-        check(options.version, name, value).map_err(|message| (INVALID_CONFIG, message))?;
+        check(options.version, name, value).map_err(|message| (INVALID_CONFIG, Some(message)))?;
         configs.insert(name.to_owned(), value.unwrap_or_default().to_owned());
         return Ok(());
     }
@@ -230,7 +311,7 @@ pub(crate) fn alter(
         }
     }
     let list = list.join(",");
-    check(options.version, name, Some(&list)).map_err(|message| (INVALID_CONFIG, message))?;
+    check(options.version, name, Some(&list)).map_err(|message| (INVALID_CONFIG, Some(message)))?;
     configs.insert(name.to_owned(), list);
     Ok(())
 }

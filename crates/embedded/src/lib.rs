@@ -36,6 +36,7 @@
 
 mod admin;
 mod api;
+mod broker_settings;
 mod brokers;
 mod cluster;
 mod code;
@@ -51,6 +52,7 @@ mod offsets_topic;
 mod old_formats;
 mod options;
 mod partition;
+mod patterns;
 mod placement;
 mod producer_state;
 mod retention;

@@ -60,6 +60,18 @@ impl KafkaVersion {
                 | A::ConsumerGroupDescribe
                 | A::SaslHandshake
                 | A::SaslAuthenticate
+                | A::AlterConfigs
+                | A::AlterPartitionReassignments
+                | A::DescribeClientQuotas
+                | A::DescribeLogDirs
+                | A::DescribeQuorum
+                | A::DescribeTopicPartitions
+                | A::DescribeTransactions
+                | A::ElectLeaders
+                | A::ListConfigResources
+                | A::ListPartitionReassignments
+                | A::ListTransactions
+                | A::WriteTxnMarkers
                 | A::DescribeAcls
                 | A::CreateAcls
                 | A::DeleteAcls
@@ -76,8 +88,11 @@ impl KafkaVersion {
                 A::Metadata => 12,
                 A::DescribeGroups => 5,
                 A::EndTxn | A::TxnOffsetCommit => 4,
-                A::DescribeCluster => 1,
-                A::ConsumerGroupHeartbeat | A::ConsumerGroupDescribe => 0,
+                A::DescribeCluster | A::ListTransactions => 1,
+                A::ListConfigResources
+                | A::AlterPartitionReassignments
+                | A::ConsumerGroupHeartbeat
+                | A::ConsumerGroupDescribe => 0,
                 _ => versions.max,
             };
             versions.max = versions.max.min(newest);
@@ -172,6 +187,9 @@ pub struct EmbeddedOptions {
     /// Names and passwords of those who may log in with SASL PLAIN. Where there are any, TCP
     /// listeners are SASL_PLAINTEXT; else they are PLAINTEXT and everybody is `User:ANONYMOUS`.
     pub sasl_users: BTreeMap<String, Secret>,
+    /// What is set for all brokers, by the names that brokers have for it (`kafka-configs.sh
+    /// --entity-type brokers --entity-default`). `IncrementalAlterConfigs` changes it later.
+    pub cluster_settings: BTreeMap<String, String>,
     /// `log.retention.check.interval.ms`. `None`: retention is checked on demand only
     /// ([`retain`](crate::EmbeddedCluster::retain)).
     pub retention_check: Option<Duration>,
@@ -220,6 +238,7 @@ impl EmbeddedOptions {
             auto_create_topics: false,
             authorizer: None,
             sasl_users: BTreeMap::new(),
+            cluster_settings: BTreeMap::new(),
             retention_check: None,
             cleaner_check: None,
             log_bytes_max: None,

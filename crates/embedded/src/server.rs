@@ -1,6 +1,7 @@
 //! One connection: frames in, answers out, one request at a time as a broker does it, and the
 //! faults that happen on the way.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -8,16 +9,20 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::sleep;
 use tracing::debug;
 use twinlog_protocol::messages::{
-    AddOffsetsToTxnRequest, AddPartitionsToTxnRequest, ApiVersionsRequest,
-    ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest, CreateAclsRequest,
-    CreatePartitionsRequest, CreateTopicsRequest, DeleteAclsRequest, DeleteGroupsRequest,
-    DeleteRecordsRequest, DeleteTopicsRequest, DescribeAclsRequest, DescribeClusterRequest,
-    DescribeConfigsRequest, DescribeGroupsRequest, DescribeProducersRequest, EndTxnRequest,
-    FetchRequest, FindCoordinatorRequest, HeartbeatRequest, IncrementalAlterConfigsRequest,
-    InitProducerIdRequest, JoinGroupRequest, LeaveGroupRequest, ListGroupsRequest,
-    ListOffsetsRequest, MetadataRequest, OffsetCommitRequest, OffsetDeleteRequest,
+    AddOffsetsToTxnRequest, AddPartitionsToTxnRequest, AlterConfigsRequest,
+    AlterPartitionReassignmentsRequest, ApiVersionsRequest, ConsumerGroupDescribeRequest,
+    ConsumerGroupHeartbeatRequest, CreateAclsRequest, CreatePartitionsRequest, CreateTopicsRequest,
+    DeleteAclsRequest, DeleteGroupsRequest, DeleteRecordsRequest, DeleteTopicsRequest,
+    DescribeAclsRequest, DescribeClientQuotasRequest, DescribeClusterRequest,
+    DescribeConfigsRequest, DescribeGroupsRequest, DescribeLogDirsRequest,
+    DescribeProducersRequest, DescribeQuorumRequest, DescribeTopicPartitionsRequest,
+    DescribeTransactionsRequest, ElectLeadersRequest, EndTxnRequest, FetchRequest,
+    FindCoordinatorRequest, HeartbeatRequest, IncrementalAlterConfigsRequest,
+    InitProducerIdRequest, JoinGroupRequest, LeaveGroupRequest, ListConfigResourcesRequest,
+    ListGroupsRequest, ListOffsetsRequest, ListPartitionReassignmentsRequest,
+    ListTransactionsRequest, MetadataRequest, OffsetCommitRequest, OffsetDeleteRequest,
     OffsetFetchRequest, OffsetForLeaderEpochRequest, ProduceRequest, SaslAuthenticateRequest,
-    SaslHandshakeRequest, SyncGroupRequest, TxnOffsetCommitRequest,
+    SaslHandshakeRequest, SyncGroupRequest, TxnOffsetCommitRequest, WriteTxnMarkersRequest,
 };
 use twinlog_protocol::{ApiKey, ProtocolError, RequestFrame, decode_request, encode_response};
 
@@ -41,9 +46,16 @@ pub(crate) struct Call {
     pub client_id: Option<String>,
     pub peer: Peer,
     pub happening: Option<Happening>,
+    /// Whether the connection ends instead of an answer.
+    hung_up: AtomicBool,
 }
 
 impl Call {
+    /// Ends the connection instead of an answer.
+    pub(crate) fn hang_up(&self) {
+        self.hung_up.store(true, Ordering::Relaxed);
+    }
+
     pub(crate) fn new(
         cluster: &EmbeddedCluster,
         broker: i32,
@@ -60,6 +72,7 @@ impl Call {
             client_id: frame.client_id.clone(),
             peer,
             happening: None,
+            hung_up: AtomicBool::new(false),
         }
     }
 
@@ -137,6 +150,8 @@ pub(crate) enum Closed {
     Fault,
     #[error("{0} is not served")]
     NotServed(ApiKey),
+    #[error("{0} was refused without an answer")]
+    Refused(ApiKey),
     #[error("it did not log in")]
     NotLoggedIn,
     #[error("a refused request that is not answered")]
@@ -192,6 +207,9 @@ pub(crate) async fn deliver<S: AsyncWrite + Unpin>(
     call.cluster.until_running(call.broker).await;
     if call.is(&Action::CloseAfter) {
         return Err(Closed::Fault);
+    }
+    if call.hung_up.load(Ordering::Relaxed) {
+        return Err(Closed::Refused(call.api));
     }
     let Some(answer) = answer.filter(|_| !call.is(&Action::DropAnswer)) else { return Ok(()) };
     if call.is(&Action::TruncatedFrame) {
@@ -321,6 +339,30 @@ pub(crate) async fn dispatch(
         ApiKey::SaslHandshake => serve!(SaslHandshakeRequest, sasl::handshake_again),
         ApiKey::SaslAuthenticate => serve!(SaslAuthenticateRequest, sasl::authenticate_again),
         ApiKey::LeaveGroup => serve!(LeaveGroupRequest, api::leave_group),
+        ApiKey::AlterConfigs => serve!(AlterConfigsRequest, api::alter_configs),
+        ApiKey::AlterPartitionReassignments => {
+            serve!(AlterPartitionReassignmentsRequest, api::alter_partition_reassignments)
+        }
+        ApiKey::DescribeClientQuotas => {
+            serve!(DescribeClientQuotasRequest, api::describe_client_quotas)
+        }
+        ApiKey::DescribeLogDirs => serve!(DescribeLogDirsRequest, api::describe_log_dirs),
+        ApiKey::DescribeQuorum => serve!(DescribeQuorumRequest, api::describe_quorum),
+        ApiKey::DescribeTopicPartitions => {
+            serve!(DescribeTopicPartitionsRequest, api::describe_topic_partitions)
+        }
+        ApiKey::DescribeTransactions => {
+            serve!(DescribeTransactionsRequest, api::describe_transactions)
+        }
+        ApiKey::ElectLeaders => serve!(ElectLeadersRequest, api::elect_leaders),
+        ApiKey::ListConfigResources => {
+            serve!(ListConfigResourcesRequest, api::list_config_resources)
+        }
+        ApiKey::ListPartitionReassignments => {
+            serve!(ListPartitionReassignmentsRequest, api::list_partition_reassignments)
+        }
+        ApiKey::ListTransactions => serve!(ListTransactionsRequest, api::list_transactions),
+        ApiKey::WriteTxnMarkers => serve!(WriteTxnMarkersRequest, api::write_txn_markers),
         // Has no versions here, so it was refused above.
         api => Err(Closed::NotServed(api)),
     }

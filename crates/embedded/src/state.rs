@@ -16,7 +16,7 @@ use crate::configs;
 use crate::faults::{Faults, Journal};
 use crate::groups::Group;
 use crate::memory::Memory;
-use crate::options::EmbeddedOptions;
+use crate::options::{EmbeddedOptions, KafkaVersion};
 use crate::partition::Partition;
 use crate::rights::Acls;
 use crate::sessions::Sessions;
@@ -120,6 +120,8 @@ pub(crate) struct State {
     pub journal: Journal,
     pub memory: Memory,
     pub acls: Acls,
+    /// What is set for single brokers.
+    pub broker_settings: BTreeMap<i32, BTreeMap<String, String>>,
     pub next_producer_id: i64,
     pub next_number: u64,
     pub timers: Vec<(Duration, Timer)>,
@@ -131,7 +133,12 @@ pub(crate) struct State {
 }
 
 impl State {
-    pub(crate) fn new(options: EmbeddedOptions) -> Self {
+    pub(crate) fn new(mut options: EmbeddedOptions) -> Self {
+        if options.version == KafkaVersion::V4_3 {
+            // With eligible leader replicas the controller sets it for all brokers by itself.
+            let least = options.min_insync_replicas.to_string();
+            options.cluster_settings.entry("min.insync.replicas".to_owned()).or_insert(least);
+        }
         let now = Instant::now();
         let brokers: BTreeMap<i32, Broker> = (1..=options.brokers)
             .map(|id| {
@@ -172,6 +179,7 @@ impl State {
             journal: Journal::default(),
             memory: Memory::default(),
             acls: Acls::default(),
+            broker_settings: BTreeMap::new(),
             next_producer_id: 1000,
             next_number: 0,
             timers: Vec::new(),
@@ -348,6 +356,31 @@ impl State {
         }
     }
 
+    /// How many replicas are meant, and the brokers that can hold them, if those are enough.
+    pub(crate) fn check_replication(
+        &self,
+        replication: i16,
+    ) -> Result<(usize, Vec<i32>), (i16, String)> {
+        let replication =
+            if replication == -1 { self.options.default_replication } else { replication };
+        let known: Vec<i32> =
+            self.brokers.iter().filter(|(_, broker)| !broker.fenced).map(|(&id, _)| id).collect();
+        if replication < 1 || replication as usize > known.len() {
+            let cordoned = match self.options.version {
+                KafkaVersion::V3_9 => "",
+                KafkaVersion::V4_3 => " or some brokers have all their log directories cordoned",
+            };
+            return Err((
+                INVALID_REPLICATION_FACTOR,
+                format!(
+                    "Unable to replicate the partition {replication} time(s): The target replication factor of {replication} cannot be reached because only {} broker(s) are registered{cordoned}.",
+                    known.len()
+                ),
+            ));
+        }
+        Ok((replication as usize, known))
+    }
+
     /// Makes a topic. Replicas are spread over the brokers, starting with the least loaded number.
     pub(crate) fn create_topic(
         &mut self,
@@ -356,23 +389,11 @@ impl State {
         replication: i16,
         configs: BTreeMap<String, String>,
     ) -> Result<[u8; 16], (i16, String)> {
-        let replication =
-            if replication == -1 { self.options.default_replication } else { replication };
-        let known: Vec<i32> =
-            self.brokers.iter().filter(|(_, broker)| !broker.fenced).map(|(&id, _)| id).collect();
-        if replication < 1 || replication as usize > known.len() {
-            return Err((
-                INVALID_REPLICATION_FACTOR,
-                format!(
-                    "Unable to replicate the partition {replication} time(s): The target replication factor of {replication} cannot be reached because only {} broker(s) are registered.",
-                    known.len()
-                ),
-            ));
-        }
+        let (replication, known) = self.check_replication(replication)?;
         let id = self.random.id();
         let first = self.topics.len();
         let partitions = (0..partitions as usize)
-            .map(|index| Partition::new(&placed(&known, first + index, replication as usize)))
+            .map(|index| Partition::new(&placed(&known, first + index, replication)))
             .collect();
         self.topics.insert(name.to_owned(), Topic { id, partitions, configs });
         self.changed = true;

@@ -18,6 +18,8 @@ use crate::state::{State, Timer};
 
 /// How long the coordinator waits before it tries a marker again.
 const MARKER_RETRY: Duration = Duration::from_millis(20);
+/// The last epoch that an owner of a producer id gets: the one behind it fences.
+const LAST_EPOCH_OF_OWNER: i16 = i16::MAX - 1;
 
 /// Where a transaction stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +44,13 @@ pub(crate) struct Transaction {
     pub partitions: BTreeSet<(String, i32)>,
     pub groups: BTreeSet<String>,
     pub timeout: Duration,
+    /// When the present or last transaction of its owner began; -1 where there was none.
+    pub started_ms: i64,
+    /// The producer id with which its owner goes on after this transaction, because the epochs of
+    /// the present one are used up.
+    successor: Option<i64>,
+    /// The producer id before this one: the answer that changed it may be lost.
+    predecessor: Option<i64>,
     /// Which transaction of this id it is.
     number: u64,
     /// Offsets of markers that are written and not replicated yet.
@@ -95,6 +104,9 @@ impl State {
                 partitions: BTreeSet::new(),
                 groups: BTreeSet::new(),
                 timeout,
+                started_ms: -1,
+                successor: None,
+                predecessor: None,
                 number: 0,
                 written: BTreeMap::new(),
             };
@@ -115,7 +127,8 @@ impl State {
             Stage::Empty | Stage::Complete { .. } => {
                 found.timeout = timeout;
                 found.stage = Stage::Empty;
-                if found.epoch >= i16::MAX - 1 {
+                found.started_ms = -1;
+                if found.epoch >= LAST_EPOCH_OF_OWNER {
                     let producer_id = self.new_producer_id();
                     let found = self
                         .transactions
@@ -154,7 +167,7 @@ impl State {
         partitions: &[(String, i32)],
         group: Option<&str>,
     ) -> Result<(), i16> {
-        let number = self.number();
+        let (number, now_ms) = (self.number(), self.now_ms());
         let found = self.owned(transactional_id, producer_id, epoch)?;
         match found.stage {
             Stage::Prepared { .. } => return Err(CONCURRENT_TRANSACTIONS),
@@ -162,6 +175,7 @@ impl State {
             Stage::Empty | Stage::Complete { .. } => {
                 found.stage = Stage::Ongoing;
                 found.number = number;
+                found.started_ms = now_ms;
                 let timer = Timer::TransactionTimeout {
                     transactional_id: transactional_id.to_owned(),
                     number,
@@ -215,17 +229,19 @@ impl State {
     ) -> Result<(i64, i16), i16> {
         let found =
             self.transactions.get_mut(transactional_id).ok_or(INVALID_PRODUCER_ID_MAPPING)?;
-        if found.producer_id != producer_id {
+        // With the last epoch of a producer id goes the id, and asking again names the one before.
+        let rotated = found.predecessor == Some(producer_id) && found.epoch == 0;
+        if found.producer_id != producer_id && !rotated {
             return Err(INVALID_PRODUCER_ID_MAPPING);
         }
-        let repeated = new_epoch && epoch == found.epoch - 1;
+        let repeated = new_epoch && (rotated || epoch == found.epoch - 1);
         if repeated {
             return match found.stage {
                 Stage::Prepared { commit: decided } if decided == commit => {
                     Err(CONCURRENT_TRANSACTIONS)
                 }
                 Stage::Complete { commit: decided } if decided == commit => {
-                    Ok((producer_id, found.epoch))
+                    Ok((found.producer_id, found.epoch))
                 }
                 Stage::Prepared { .. } | Stage::Complete { .. } => Err(INVALID_TXN_STATE),
                 Stage::Empty | Stage::Ongoing => Err(PRODUCER_FENCED),
@@ -246,10 +262,16 @@ impl State {
             Stage::Empty | Stage::Complete { .. } if new_epoch && !commit => {}
             _ => return Err(INVALID_TXN_STATE),
         }
+        let mut answer = (producer_id, epoch);
         if new_epoch {
+            let used_up = epoch >= LAST_EPOCH_OF_OWNER;
+            let successor = used_up.then(|| self.new_producer_id());
+            answer = successor.map_or((producer_id, epoch + 1), |next| (next, 0));
+            let found =
+                self.transactions.get_mut(transactional_id).ok_or(INVALID_PRODUCER_ID_MAPPING)?;
             found.epoch += 1;
+            found.successor = successor;
         }
-        let answer = (producer_id, found.epoch);
         self.decide(transactional_id, commit);
         Ok(answer)
     }
@@ -298,6 +320,10 @@ impl State {
         }
         let Some(found) = self.transactions.get_mut(transactional_id) else { return };
         found.stage = Stage::Complete { commit };
+        if let Some(next) = found.successor.take() {
+            found.predecessor = Some(producer_id);
+            (found.producer_id, found.epoch) = (next, 0);
+        }
         found.partitions.clear();
         found.written.clear();
         for group in std::mem::take(&mut found.groups) {
@@ -335,9 +361,14 @@ impl State {
 
     fn end_pending_commits(&mut self, group: &str, producer: (i64, i16), commit: bool) {
         self.log_commit_marker(group, producer, commit);
+        self.settle_pending_commits(group, producer.0, commit);
+    }
+
+    /// Pending commits of a producer come to be valid, or go.
+    pub(crate) fn settle_pending_commits(&mut self, group: &str, producer_id: i64, commit: bool) {
         let number = self.number();
         let Some(found) = self.groups.get_mut(group) else { return };
-        let Some(pending) = found.pending.remove(&producer.0) else { return };
+        let Some(pending) = found.pending.remove(&producer_id) else { return };
         if !commit {
             return;
         }

@@ -7,10 +7,10 @@
 use bytes::Bytes;
 
 use crate::code::{
-    CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE,
+    CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE, UNKNOWN_SERVER_ERROR,
     UNSUPPORTED_COMPRESSION_TYPE,
 };
-use crate::codec::{self, Compression, Frame, HEAD_BYTES, Head, RawRecord};
+use crate::codec::{self, Compression, Frame, Head, RawRecord, RecordsError};
 
 /// The settings of a topic that decide about a batch.
 #[derive(Clone, Debug)]
@@ -29,14 +29,63 @@ pub(crate) struct Rules {
 pub(crate) struct Refusal {
     pub code: i16,
     pub message: String,
+    /// What a broker does with it.
+    pub kind: RefusalKind,
     /// Index within the batch and what is wrong with the record.
     pub records: Vec<(i32, String)>,
 }
 
+/// Where in a broker a batch is refused, which decides what the answer tells of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RefusalKind {
+    /// While the request is read: it fails as a whole, and every partition says why.
+    Unreadable,
+    /// By the records, each of which says why.
+    Records,
+    /// As corrupt or too large: the answer tells neither why nor where the log begins.
+    Batch,
+    /// By anything else: the answer tells where the log begins.
+    Other,
+}
+
 impl Refusal {
     fn new(code: i16, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), records: Vec::new() }
+        let kind = RefusalKind::Other;
+        Self { code, message: message.into(), kind, records: Vec::new() }
     }
+
+    fn of(kind: RefusalKind, code: i16, message: impl Into<String>) -> Self {
+        Self { kind, ..Self::new(code, message) }
+    }
+}
+
+/// The smallest length of a record of format 0, which Kafka holds every batch to.
+const RECORD_BYTES_MIN: i32 = 14;
+/// What a broker must have of a batch to see its format.
+const UP_TO_MAGIC: usize = 17;
+
+/// What a broker notices of a batch while it reads the request (`ByteBufferLogInputStream`): its
+/// length, or `None` where no whole batch is there.
+fn next_batch(bytes: &[u8]) -> Result<Option<usize>, Refusal> {
+    let unreadable =
+        |message: String| Err(Refusal::of(RefusalKind::Unreadable, CORRUPT_MESSAGE, message));
+    let Some(size) = bytes.get(8..12).and_then(|size| size.try_into().ok()) else {
+        return Ok(None);
+    };
+    let size = i32::from_be_bytes(size);
+    if size < RECORD_BYTES_MIN {
+        return unreadable(format!(
+            "Record size {size} is less than the minimum record overhead ({RECORD_BYTES_MIN})"
+        ));
+    }
+    if bytes.len() < UP_TO_MAGIC {
+        return Ok(None);
+    }
+    let magic = bytes[UP_TO_MAGIC - 1] as i8;
+    if !(0..=2).contains(&magic) {
+        return unreadable(format!("Invalid magic found in record: {magic}"));
+    }
+    Ok(codec::stated_length(bytes).filter(|&length| length <= bytes.len()))
 }
 
 /// A batch as it goes into the log, except for offset and leader epoch.
@@ -56,16 +105,8 @@ pub(crate) fn one_batch(records: &Bytes, version: i16) -> Result<Bytes, Refusal>
             ),
         )
     };
-    let length = codec::stated_length(records).ok_or_else(none)?;
-    if records.len() < length {
-        return Err(none());
-    }
-    if length < HEAD_BYTES {
-        return Err(Refusal::new(
-            CORRUPT_MESSAGE,
-            format!("Record batch is {length} bytes long, less than its head"),
-        ));
-    }
+    let length = next_batch(records)?.ok_or_else(none)?;
+    let second = next_batch(&records[length..])?;
     let head = Head::parse(records).ok_or_else(none)?;
     if head.magic != 2 {
         return Err(Refusal::new(
@@ -83,8 +124,7 @@ pub(crate) fn one_batch(records: &Bytes, version: i16) -> Result<Bytes, Refusal>
             ),
         ));
     }
-    let behind = &records[length..];
-    if codec::stated_length(behind).is_some_and(|second| behind.len() >= second) {
+    if second.is_some() {
         return Err(Refusal::new(
             INVALID_RECORD,
             format!(
@@ -96,7 +136,13 @@ pub(crate) fn one_batch(records: &Bytes, version: i16) -> Result<Bytes, Refusal>
 }
 
 /// Everything else that does not depend on the producer's state.
-pub(crate) fn batch(batch: &Bytes, rules: &Rules, now_ms: i64) -> Result<Accepted, Refusal> {
+/// `name` is the partition's in Kafka's texts.
+pub(crate) fn batch(
+    batch: &Bytes,
+    name: &str,
+    rules: &Rules,
+    now_ms: i64,
+) -> Result<Accepted, Refusal> {
     let Some(head) = Head::parse(batch) else {
         return Err(Refusal::new(CORRUPT_MESSAGE, "Record batch is shorter than its head"));
     };
@@ -110,7 +156,8 @@ pub(crate) fn batch(batch: &Bytes, rules: &Rules, now_ms: i64) -> Result<Accepte
         ));
     }
     if batch.len() > rules.message_bytes_max {
-        return Err(Refusal::new(
+        return Err(Refusal::of(
+            RefusalKind::Batch,
             MESSAGE_TOO_LARGE,
             format!(
                 "The record batch size in the append is {} bytes which exceeds the maximum configured value of {}.",
@@ -121,14 +168,18 @@ pub(crate) fn batch(batch: &Bytes, rules: &Rules, now_ms: i64) -> Result<Accepte
     }
     let sum = codec::checksum(batch);
     if sum != head.crc {
-        return Err(Refusal::new(
+        return Err(Refusal::of(
+            RefusalKind::Batch,
             CORRUPT_MESSAGE,
             format!("Record is corrupt (stored crc = {}, computed crc = {sum})", head.crc),
         ));
     }
     counts(&head)?;
-    let records =
-        codec::records(batch).map_err(|error| Refusal::new(INVALID_RECORD, error.to_string()))?;
+    let records = codec::records(batch).map_err(|error| match error {
+        // Not foreseen by Kafka, which logs it and answers that.
+        RecordsError::Decompress(_) => Refusal::new(UNKNOWN_SERVER_ERROR, error.to_string()),
+        error => Refusal::new(INVALID_RECORD, error.to_string()),
+    })?;
     if let Some((index, record)) =
         records.iter().enumerate().find(|(index, record)| record.offset_delta as usize != *index)
     {
@@ -137,7 +188,7 @@ pub(crate) fn batch(batch: &Bytes, rules: &Rules, now_ms: i64) -> Result<Accepte
             format!("Record {index} of the batch has offset delta {}", record.offset_delta),
         ));
     }
-    every_record(&head, &records, rules, now_ms)?;
+    every_record(&head, &records, name, rules, now_ms)?;
     Ok(finished(batch, &head, &records, rules, now_ms))
 }
 
@@ -170,6 +221,7 @@ fn counts(head: &Head) -> Result<(), Refusal> {
 fn every_record(
     head: &Head,
     records: &[RawRecord],
+    name: &str,
     rules: &Rules,
     now_ms: i64,
 ) -> Result<(), Refusal> {
@@ -177,27 +229,35 @@ fn every_record(
     let mut code = INVALID_TIMESTAMP;
     for (index, record) in records.iter().enumerate() {
         let index = index as i32;
+        // Under an append time every record shows the time of the batch.
+        let timestamp = if head.is_append_time() { head.max_timestamp } else { record.timestamp };
         if rules.compacted && record.key.is_none() {
-            wrong.push((index, "Compacted topic cannot accept message without key".to_owned()));
+            let message = format!(
+                "Compacted topic cannot accept message without key in topic partition {name}"
+            );
+            wrong.push((index, message));
             code = INVALID_RECORD;
         } else if rules.append_time {
             if head.is_append_time() {
                 wrong.push((
                     index,
-                    "Invalid timestamp type. Message producer should not set timestamp type to LogAppendTime.".to_owned(),
+                    format!(
+                        "Invalid timestamp type in message DefaultRecord(offset={index}, timestamp={timestamp}, key={} bytes, value={} bytes). Producer should not set timestamp type to LogAppendTime.",
+                        record.key.as_ref().map_or(0, Bytes::len),
+                        record.value.as_ref().map_or(0, Bytes::len)
+                    ),
                 ));
             }
-        } else if record.timestamp != -1 {
+        } else if timestamp != -1 {
             let (earliest, latest) = (
                 now_ms.saturating_sub(rules.before_ms_max),
                 now_ms.saturating_add(rules.after_ms_max),
             );
-            if record.timestamp < earliest || record.timestamp > latest {
+            if timestamp < earliest || timestamp > latest {
                 wrong.push((
                     index,
                     format!(
-                        "Timestamp {} of message with offset {index} is out of range. The timestamp should be within [{earliest}, {latest}]",
-                        record.timestamp
+                        "Timestamp {timestamp} of message with offset {index} is out of range. The timestamp should be within [{earliest}, {latest}]"
                     ),
                 ));
             }
@@ -209,12 +269,16 @@ fn every_record(
     let message = if code == INVALID_TIMESTAMP {
         "One or more records have been rejected due to invalid timestamp".to_owned()
     } else {
+        let shown = wrong.iter().take(3).map(|(index, message)| {
+            format!("RecordError(batchIndex={index}, message='{message}')")
+        });
         format!(
-            "One or more records have been rejected due to {} record errors in total",
-            wrong.len()
+            "One or more records have been rejected due to {} record errors in total, and only showing the first three errors at most: [{}]",
+            wrong.len(),
+            shown.collect::<Vec<_>>().join(", ")
         )
     };
-    Err(Refusal { code, message, records: wrong })
+    Err(Refusal { code, message, kind: RefusalKind::Records, records: wrong })
 }
 
 /// Recompresses where the topic asks for another codec, and sets the timestamp fields.

@@ -221,12 +221,14 @@ apis! {
     OffsetDelete = 47: OffsetDeleteRequest, OffsetDeleteResponse, 0..=0;
     DescribeClientQuotas = 48: DescribeClientQuotasRequest, DescribeClientQuotasResponse, 0..=1;
     AlterClientQuotas = 49: AlterClientQuotasRequest, AlterClientQuotasResponse, 0..=1;
+    DescribeQuorum = 55: DescribeQuorumRequest, DescribeQuorumResponse, 0..=2;
     DescribeCluster = 60: DescribeClusterRequest, DescribeClusterResponse, 0..=2;
     DescribeProducers = 61: DescribeProducersRequest, DescribeProducersResponse, 0..=0;
     DescribeTransactions = 65: DescribeTransactionsRequest, DescribeTransactionsResponse, 0..=0;
     ListTransactions = 66: ListTransactionsRequest, ListTransactionsResponse, 0..=2;
     ConsumerGroupHeartbeat = 68: ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse, 0..=1;
     ConsumerGroupDescribe = 69: ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse, 0..=1;
+    ListConfigResources = 74: ListConfigResourcesRequest, ListConfigResourcesResponse, 0..=1;
     DescribeTopicPartitions = 75: DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse, 0..=0;
     ShareGroupHeartbeat = 76: ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse, 1..=1;
     ShareGroupDescribe = 77: ShareGroupDescribeRequest, ShareGroupDescribeResponse, 1..=1;

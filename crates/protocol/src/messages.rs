@@ -83,6 +83,8 @@ reexport! {
     offset_delete_request::OffsetDeleteRequest, offset_delete_response::OffsetDeleteResponse;
     describe_client_quotas_request::DescribeClientQuotasRequest, describe_client_quotas_response::DescribeClientQuotasResponse;
     alter_client_quotas_request::AlterClientQuotasRequest, alter_client_quotas_response::AlterClientQuotasResponse;
+    describe_quorum_request::DescribeQuorumRequest, describe_quorum_response::DescribeQuorumResponse;
+    list_config_resources_request::ListConfigResourcesRequest, list_config_resources_response::ListConfigResourcesResponse;
     describe_cluster_request::DescribeClusterRequest, describe_cluster_response::DescribeClusterResponse;
     describe_producers_request::DescribeProducersRequest, describe_producers_response::DescribeProducersResponse;
     describe_transactions_request::DescribeTransactionsRequest, describe_transactions_response::DescribeTransactionsResponse;

@@ -12,17 +12,20 @@ use twinlog_protocol::messages::metadata_response::{
 };
 use twinlog_protocol::messages::{
     ApiVersionsRequest, ApiVersionsResponse, BrokerId, DescribeClusterRequest,
-    DescribeClusterResponse, MetadataRequest, MetadataResponse, StrBytes, TopicName, Uuid, string,
-    topic_name,
+    DescribeClusterResponse, MetadataRequest, MetadataResponse, StrBytes, TopicName, Uuid,
+    metadata_request, string, topic_name,
 };
 
 use super::id;
-use crate::code::{NONE, UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, UNSUPPORTED_VERSION};
+use super::topics::check_name;
+use crate::code::{
+    INVALID_REQUEST, LEADER_NOT_AVAILABLE, MISMATCHED_ENDPOINT_TYPE, NONE, UNKNOWN_SERVER_ERROR,
+    UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, UNSUPPORTED_ENDPOINT_TYPE, UNSUPPORTED_VERSION,
+};
 use crate::options::KafkaVersion;
 use crate::server::Call;
 use crate::state::{State, Topic};
 
-const LEADER_NOT_AVAILABLE: i16 = 5;
 /// What brokers answer where nobody asked which operations are allowed.
 const NOT_ASKED: i32 = i32::MIN;
 
@@ -35,34 +38,55 @@ fn keys(version: KafkaVersion) -> Vec<ApiVersion> {
     ApiKey::ALL.iter().filter_map(key).collect()
 }
 
-/// KIP-511: the answer to a version nobody knows, in version 0.
+/// KIP-511: the answer to a version nobody knows, in version 0. It tells how to ask.
 pub(crate) fn unknown_api_versions(call: &Call) -> ApiVersionsResponse {
     let version = call.cluster.with(|state| state.options.version);
-    ApiVersionsResponse::default().with_error_code(UNSUPPORTED_VERSION).with_api_keys(keys(version))
+    let mut keys = keys(version);
+    keys.retain(|key| key.api_key == ApiKey::ApiVersions.key());
+    ApiVersionsResponse::default().with_error_code(UNSUPPORTED_VERSION).with_api_keys(keys)
 }
 
-pub(crate) fn api_versions(call: &Call, _: &ApiVersionsRequest) -> ApiVersionsResponse {
+/// Whether a client may call itself or its version so: letters and digits, dots and hyphens between.
+fn is_software_name(name: &str) -> bool {
+    let edge = |letter: Option<char>| letter.is_some_and(|letter| letter.is_ascii_alphanumeric());
+    edge(name.chars().next())
+        && edge(name.chars().last())
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '.'))
+}
+
+pub(crate) fn api_versions(call: &Call, request: &ApiVersionsRequest) -> ApiVersionsResponse {
+    let names = [&request.client_software_name, &request.client_software_version];
+    if call.version >= 3 && !names.iter().all(|name| is_software_name(name)) {
+        return ApiVersionsResponse::default().with_error_code(INVALID_REQUEST);
+    }
     let version = call.cluster.with(|state| state.options.version);
     let mut response = ApiVersionsResponse::default()
         .with_error_code(call.refused("", -1).unwrap_or(NONE))
         .with_api_keys(keys(version));
     if call.version >= 3 {
-        let features: &[(&'static str, i16)] = match version {
-            KafkaVersion::V4_3 => {
-                &[("metadata.version", 30), ("transaction.version", 2), ("group.version", 1)]
+        // Name, lowest level, highest level, which is the finalized one.
+        let features: &[(&'static str, i16, i16)] = match version {
+            KafkaVersion::V4_3 => &[
+                ("metadata.version", 7, 30),
+                ("transaction.version", 0, 2),
+                ("group.version", 0, 1),
+            ],
+            KafkaVersion::V3_9 => &[("metadata.version", 1, 21)],
+        };
+        let supported = |&(name, lowest, level): &(&'static str, i16, i16)| {
+            // Clients of version 3 cannot read a lowest level of 0 (KAFKA-17011).
+            if lowest == 0 && call.version < 4 {
+                return None;
             }
-            KafkaVersion::V3_9 => &[("metadata.version", 21)],
-        };
-        let supported = |&(name, level): &(&'static str, i16)| {
             let feature = SupportedFeatureKey::default().with_name(StrBytes::from_static_str(name));
-            feature.with_min_version(1).with_max_version(level)
+            Some(feature.with_min_version(lowest).with_max_version(level))
         };
-        let finalized = |&(name, level): &(&'static str, i16)| {
+        let finalized = |&(name, _, level): &(&'static str, i16, i16)| {
             let feature = FinalizedFeatureKey::default().with_name(StrBytes::from_static_str(name));
             feature.with_min_version_level(level).with_max_version_level(level)
         };
         response = response
-            .with_supported_features(features.iter().map(supported).collect())
+            .with_supported_features(features.iter().filter_map(supported).collect())
             .with_finalized_features_epoch(1)
             .with_finalized_features(features.iter().map(finalized).collect());
     }
@@ -70,11 +94,15 @@ pub(crate) fn api_versions(call: &Call, _: &ApiVersionsRequest) -> ApiVersionsRe
 }
 
 /// The broker that answers as the controller.
-fn controller(state: &State) -> i32 {
+pub(super) fn controller(state: &State) -> i32 {
     state.brokers.iter().find(|(_, broker)| !broker.fenced).map_or(-1, |(&id, _)| id)
 }
 
 pub(crate) fn metadata(call: &Call, request: &MetadataRequest) -> MetadataResponse {
+    if request.topics.iter().flatten().any(|topic| topic.name.is_none() && topic.topic_id.is_nil())
+    {
+        return unanswerable(call, request);
+    }
     call.cluster.with(|state| {
         let brokers =
             state.brokers.iter().filter(|(_, broker)| !broker.fenced).map(|(&id, broker)| {
@@ -114,6 +142,22 @@ pub(crate) fn metadata(call: &Call, request: &MetadataRequest) -> MetadataRespon
     })
 }
 
+/// The answer to a request that names a topic in no way, which throws inside a broker.
+fn unanswerable(call: &Call, request: &MetadataRequest) -> MetadataResponse {
+    let topic = |topic: &metadata_request::MetadataRequestTopic| {
+        MetadataResponseTopic::default()
+            .with_error_code(UNKNOWN_SERVER_ERROR)
+            .with_name(Some(topic.name.clone().unwrap_or_default()))
+            .with_topic_id(topic.topic_id)
+            .with_topic_authorized_operations(NOT_ASKED)
+    };
+    MetadataResponse::default()
+        .with_cluster_id(None)
+        .with_controller_id(BrokerId(-1))
+        .with_topics(request.topics.iter().flatten().map(topic).collect())
+        .with_error_code(if call.version >= 13 { UNKNOWN_SERVER_ERROR } else { NONE })
+}
+
 /// Makes a topic that somebody asked for. As with a KRaft controller, this answer still says that it
 /// is unknown, and the next one knows it (`AutoTopicCreationManager`).
 fn auto_create(state: &mut State, answer: MetadataResponseTopic) -> MetadataResponseTopic {
@@ -130,7 +174,11 @@ fn one(call: &Call, state: &State, name: Option<&TopicName>, uuid: Uuid) -> Meta
     match state.resolve(&asked, id(uuid)) {
         Ok(name) => known(call, state, &name, &state.topics[&name]),
         Err(_) => MetadataResponseTopic::default()
-            .with_error_code(if by_id { UNKNOWN_TOPIC_ID } else { UNKNOWN_TOPIC_OR_PARTITION })
+            .with_error_code(match check_name(&asked) {
+                _ if by_id => UNKNOWN_TOPIC_ID,
+                Ok(()) => UNKNOWN_TOPIC_OR_PARTITION,
+                Err((code, _)) => code,
+            })
             .with_name(
                 name.cloned()
                     .filter(|_| !by_id)
@@ -193,6 +241,25 @@ pub(crate) fn describe_cluster(
     call: &Call,
     request: &DescribeClusterRequest,
 ) -> DescribeClusterResponse {
+    const BROKERS: i8 = 1;
+    const CONTROLLERS: i8 = 2;
+    let refused = match request.endpoint_type {
+        BROKERS => None,
+        CONTROLLERS => Some((
+            MISMATCHED_ENDPOINT_TYPE,
+            "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER".to_owned(),
+        )),
+        other => {
+            Some((UNSUPPORTED_ENDPOINT_TYPE, format!("Unsupported endpoint type {other}")))
+        }
+    };
+    if let Some((code, message)) = refused {
+        return DescribeClusterResponse::default()
+            .with_error_code(code)
+            .with_error_message(Some(string(&message)))
+            .with_controller_id(BrokerId(-1))
+            .with_cluster_authorized_operations(NOT_ASKED);
+    }
     let with_fenced = call.version >= 2 && request.include_fenced_brokers;
 
     call.cluster.with(|state| {

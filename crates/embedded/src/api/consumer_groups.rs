@@ -14,7 +14,7 @@ use twinlog_protocol::messages::{
 
 use super::groups::NOT_ASKED;
 use super::id;
-use crate::code::{GROUP_ID_NOT_FOUND, INVALID_REQUEST, UNSUPPORTED_ASSIGNOR};
+use crate::code::{GROUP_ID_NOT_FOUND, INVALID_GROUP_ID, INVALID_REQUEST, UNSUPPORTED_ASSIGNOR};
 use crate::groups::CLIENT_HOST;
 use crate::groups::assignors::ASSIGNORS;
 use crate::groups::consumer::{Beat, ConsumerMember, LEAVES, LEAVES_FOR_NOW, Refused, Told};
@@ -194,6 +194,9 @@ fn described(
         call.refused("", -1).or_else(|| state.coordinates_group(id, call.broker).err())
     {
         return out.with_error_code(code);
+    }
+    if id.is_empty() {
+        return out.with_error_code(INVALID_GROUP_ID);
     }
     let found = match state.groups.get(id.as_str()) {
         Some(found) if found.kind == GroupKind::Consumer => found,

@@ -378,7 +378,11 @@ fn refused(
     if call.version >= 5 {
         data = data.with_log_start_offset(-1);
     }
-    let hint = matches!(code, NOT_LEADER_OR_FOLLOWER | FENCED_LEADER_EPOCH | UNKNOWN_LEADER_EPOCH);
+    // What fails before the log is asked has an empty list, what fails there has none.
+    if matches!(code, UNKNOWN_TOPIC_OR_PARTITION | UNKNOWN_TOPIC_ID | TOPIC_AUTHORIZATION_FAILED) {
+        data = data.with_aborted_transactions(Some(Vec::new()));
+    }
+    let hint = matches!(code, NOT_LEADER_OR_FOLLOWER | FENCED_LEADER_EPOCH);
     let found = state.partition(&entry.named.topic, entry.named.partition);
     if let Some(found) = found.filter(|_| hint && call.version >= HINTS_FROM) {
         let (leader, epoch) =

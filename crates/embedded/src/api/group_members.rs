@@ -298,6 +298,9 @@ fn known(call: &Call, state: &State, speaker: &Speaker<'_>) -> Result<Phase, i16
         return Err(code);
     }
     state.coordinates_group(speaker.group, call.broker)?;
+    if speaker.group.is_empty() {
+        return Err(INVALID_GROUP_ID);
+    }
     let found = state.groups.get(speaker.group).ok_or(UNKNOWN_MEMBER_ID)?;
     found.known_member(speaker.member, speaker.instance)?;
     if found.generation == speaker.generation { Ok(found.phase) } else { Err(ILLEGAL_GENERATION) }
@@ -395,6 +398,9 @@ pub(crate) fn leave_group(call: &Call, request: &LeaveGroupRequest) -> LeaveGrou
             .map_or_else(|| state.coordinates_group(&request.group_id, call.broker), Err);
         if ready.is_err() {
             return out.with_error_code(code_of(&ready));
+        }
+        if request.group_id.is_empty() {
+            return out.with_error_code(INVALID_GROUP_ID);
         }
         if call.version < 3 {
             let left = state.remove_member(&request.group_id, &request.member_id);

@@ -134,7 +134,7 @@ pub(crate) fn offset_commit(call: &Call, request: &OffsetCommitRequest) -> Offse
     let topics = call.cluster.with(|state| {
         let mut topics = Vec::new();
         let mut accepted = Vec::new();
-        for topic in &request.topics {
+        for topic in request.topics.iter().filter(|topic| !topic.partitions.is_empty()) {
             let mut partitions = Vec::new();
             for partition in &topic.partitions {
                 let index = partition.partition_index;
@@ -183,9 +183,6 @@ fn commit_one(
         return Err(UNKNOWN_TOPIC_OR_PARTITION);
     }
     state.coordinates_group(&request.group_id, call.broker)?;
-    if request.group_id.is_empty() {
-        return Err(INVALID_GROUP_ID);
-    }
     let metadata = partition.committed_metadata.as_deref().unwrap_or_default();
     state.may_commit(&request.group_id, who, (topic, index), metadata)?;
     let (offset, epoch) = (partition.committed_offset, partition.committed_leader_epoch);
@@ -359,6 +356,9 @@ pub(crate) fn offset_delete(call: &Call, request: &OffsetDeleteRequest) -> Offse
         if code != NONE {
             return out.with_error_code(code);
         }
+        if request.group_id.is_empty() {
+            return out.with_error_code(INVALID_GROUP_ID);
+        }
         let Some(found) = state.groups.get(request.group_id.as_str()) else {
             return out.with_error_code(GROUP_ID_NOT_FOUND);
         };
@@ -366,7 +366,7 @@ pub(crate) fn offset_delete(call: &Call, request: &OffsetDeleteRequest) -> Offse
             return out.with_error_code(NON_EMPTY_GROUP);
         }
         let mut topics = Vec::new();
-        for topic in &request.topics {
+        for topic in request.topics.iter().filter(|topic| !topic.partitions.is_empty()) {
             let name = topic.name.as_str();
             let read = state
                 .groups
@@ -375,8 +375,14 @@ pub(crate) fn offset_delete(call: &Call, request: &OffsetDeleteRequest) -> Offse
             let mut partitions = Vec::new();
             for partition in &topic.partitions {
                 let index = partition.partition_index;
-                let code = if read { GROUP_SUBSCRIBED_TO_TOPIC } else { NONE };
-                if !read {
+                let code = if state.partition(name, index).is_none() {
+                    UNKNOWN_TOPIC_OR_PARTITION
+                } else if read {
+                    GROUP_SUBSCRIBED_TO_TOPIC
+                } else {
+                    NONE
+                };
+                if code == NONE {
                     state.remove_offsets(&request.group_id, |known, partition, _| {
                         known == name && partition == index
                     });

@@ -9,6 +9,7 @@ use twinlog_protocol::messages::{
 
 use crate::code::{GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, NONE};
 use crate::groups::CLIENT_HOST;
+use crate::groups::classic::Phase;
 use crate::server::Call;
 use crate::state::State;
 use crate::transactions::code_of;
@@ -85,13 +86,15 @@ fn classic(call: &Call, state: &State, id: &GroupId) -> describe_groups_response
                 .with_error_message(Some(string(&message)));
         }
     };
+    // What members can do and what they agreed on is told of a stable group only.
+    let protocol = (found.phase == Phase::Stable).then_some(found.protocol.as_str());
     let members = found.members.iter().map(|(member_id, member)| {
         let mut out = describe_groups_response::DescribedGroupMember::default()
             .with_member_id(string(member_id))
             .with_group_instance_id(None)
             .with_client_id(string(&member.client_id))
             .with_client_host(StrBytes::from_static_str(CLIENT_HOST))
-            .with_member_metadata(member.metadata(&found.protocol))
+            .with_member_metadata(protocol.map(|name| member.metadata(name)).unwrap_or_default())
             .with_member_assignment(member.assignment.clone());
         if call.version >= 4 {
             out = out.with_group_instance_id(member.instance.as_deref().map(string));
@@ -105,7 +108,7 @@ fn classic(call: &Call, state: &State, id: &GroupId) -> describe_groups_response
     });
     out.with_group_state(string(found.state()))
         .with_protocol_type(string(&found.protocol_type))
-        .with_protocol_data(string(&found.protocol))
+        .with_protocol_data(string(protocol.unwrap_or_default()))
         .with_members(members.chain(silent).collect())
 }
 

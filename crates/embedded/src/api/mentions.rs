@@ -1,16 +1,21 @@
 //! What a request names: for the request log, and for faults that are meant for one partition.
 
 use twinlog_protocol::messages::{
-    AddOffsetsToTxnRequest, AddPartitionsToTxnRequest, ApiVersionsRequest,
-    ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest, CreateAclsRequest,
-    CreatePartitionsRequest, CreateTopicsRequest, DeleteAclsRequest, DeleteGroupsRequest,
-    DeleteRecordsRequest, DeleteTopicsRequest, DescribeAclsRequest, DescribeClusterRequest,
-    DescribeConfigsRequest, DescribeGroupsRequest, DescribeProducersRequest, EndTxnRequest,
-    FetchRequest, FindCoordinatorRequest, HeartbeatRequest, IncrementalAlterConfigsRequest,
-    InitProducerIdRequest, JoinGroupRequest, LeaveGroupRequest, ListGroupsRequest,
-    ListOffsetsRequest, MetadataRequest, OffsetCommitRequest, OffsetDeleteRequest,
+    AddOffsetsToTxnRequest, AddPartitionsToTxnRequest, AlterConfigsRequest,
+    AlterPartitionReassignmentsRequest, ApiVersionsRequest, ConsumerGroupDescribeRequest,
+    ConsumerGroupHeartbeatRequest, CreateAclsRequest, CreatePartitionsRequest, CreateTopicsRequest,
+    DeleteAclsRequest, DeleteGroupsRequest, DeleteRecordsRequest, DeleteTopicsRequest,
+    DescribeAclsRequest, DescribeClientQuotasRequest, DescribeClusterRequest,
+    DescribeConfigsRequest, DescribeGroupsRequest, DescribeLogDirsRequest,
+    DescribeProducersRequest, DescribeQuorumRequest, DescribeTopicPartitionsRequest,
+    DescribeTransactionsRequest, ElectLeadersRequest, EndTxnRequest, FetchRequest,
+    FindCoordinatorRequest, HeartbeatRequest, IncrementalAlterConfigsRequest,
+    InitProducerIdRequest, JoinGroupRequest, LeaveGroupRequest, ListConfigResourcesRequest,
+    ListGroupsRequest, ListOffsetsRequest, ListPartitionReassignmentsRequest,
+    ListTransactionsRequest, MetadataRequest, OffsetCommitRequest, OffsetDeleteRequest,
     OffsetFetchRequest, OffsetForLeaderEpochRequest, ProduceRequest, SaslAuthenticateRequest,
     SaslHandshakeRequest, SyncGroupRequest, TopicName, TxnOffsetCommitRequest, Uuid,
+    WriteTxnMarkersRequest,
 };
 
 use super::id;
@@ -39,6 +44,12 @@ fn only(names: impl IntoIterator<Item = String>) -> Named {
 impl Mentions for ApiVersionsRequest {}
 impl Mentions for DescribeClusterRequest {}
 impl Mentions for ListGroupsRequest {}
+impl Mentions for DescribeClientQuotasRequest {}
+impl Mentions for DescribeLogDirsRequest {}
+impl Mentions for DescribeQuorumRequest {}
+impl Mentions for ListConfigResourcesRequest {}
+impl Mentions for ListPartitionReassignmentsRequest {}
+impl Mentions for ListTransactionsRequest {}
 impl Mentions for DescribeAclsRequest {}
 impl Mentions for SaslAuthenticateRequest {}
 
@@ -92,6 +103,7 @@ by_name! {
     OffsetForLeaderEpochRequest: topics, topic, partitions, |partition| partition.partition;
     DescribeProducersRequest: topics, name, partition_indexes, |partition| *partition;
     DeleteRecordsRequest: topics, name, partitions, |partition| partition.partition_index;
+    AlterPartitionReassignmentsRequest: topics, name, partitions, |partition| partition.partition_index;
 }
 
 macro_rules! group_partitions {
@@ -140,8 +152,29 @@ macro_rules! by_topic {
 by_topic! {
     CreateTopicsRequest: topics, name;
     CreatePartitionsRequest: topics, name;
+    DescribeTopicPartitionsRequest: topics, name;
+    AlterConfigsRequest: resources, resource_name;
     DescribeConfigsRequest: resources, resource_name;
     IncrementalAlterConfigsRequest: resources, resource_name;
+}
+
+impl Mentions for ElectLeadersRequest {
+    fn mentions(&self, _: &State) -> Named {
+        let partitions = self.topic_partitions.iter().flatten().flat_map(|topic| {
+            topic.partitions.iter().map(|&partition| (topic.topic.to_string(), partition))
+        });
+        (partitions.collect(), Vec::new())
+    }
+}
+
+impl Mentions for WriteTxnMarkersRequest {
+    fn mentions(&self, _: &State) -> Named {
+        let topics = self.markers.iter().flat_map(|marker| &marker.topics);
+        let partitions = topics.flat_map(|topic| {
+            topic.partition_indexes.iter().map(|&partition| (topic.name.to_string(), partition))
+        });
+        (partitions.collect(), Vec::new())
+    }
 }
 
 impl Mentions for DeleteTopicsRequest {
@@ -182,6 +215,7 @@ by_id! {
         one.into_iter().chain(it.transactions.iter().map(|one| one.transactional_id.to_string())).collect::<Vec<_>>()
     };
     AddOffsetsToTxnRequest: |it| [it.transactional_id.to_string(), it.group_id.to_string()];
+    DescribeTransactionsRequest: |it| it.transactional_ids.iter().map(|id| id.to_string());
     EndTxnRequest: |it| [it.transactional_id.to_string()];
     DescribeGroupsRequest: |it| it.groups.iter().map(|group| group.to_string());
     ConsumerGroupHeartbeatRequest: |it| [it.group_id.to_string()];

@@ -11,13 +11,15 @@ use twinlog_protocol::messages::offset_for_leader_epoch_response::{
 };
 use twinlog_protocol::messages::{
     DescribeProducersRequest, DescribeProducersResponse, ListOffsetsRequest, ListOffsetsResponse,
-    OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse, ProducerId,
-    describe_producers_request, list_offsets_request, offset_for_leader_epoch_request,
+    OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse, ProducerId, StrBytes,
+    describe_producers_request, list_offsets_request, offset_for_leader_epoch_request, string,
 };
 
+use super::topics::check_name;
 use crate::code::{
-    FENCED_LEADER_EPOCH, NONE, NOT_LEADER_OR_FOLLOWER, OFFSET_NOT_AVAILABLE, UNKNOWN_LEADER_EPOCH,
-    UNKNOWN_TOPIC_OR_PARTITION, UNSUPPORTED_VERSION,
+    FENCED_LEADER_EPOCH, INVALID_REQUEST, NONE, NOT_LEADER_OR_FOLLOWER, OFFSET_NOT_AVAILABLE,
+    UNKNOWN_LEADER_EPOCH, UNKNOWN_SERVER_ERROR, UNKNOWN_TOPIC_OR_PARTITION, UNSUPPORTED_VERSION,
+    text,
 };
 use crate::log::Log;
 use crate::partition::Replica;
@@ -64,15 +66,33 @@ pub(crate) fn list_offsets(call: &Call, request: &ListOffsetsRequest) -> ListOff
     let committed = request.isolation_level == 1;
     let topics = call.cluster.with(|state| {
         let topic = |topic: &list_offsets_request::ListOffsetsTopic| {
-            let partitions = topic.partitions.iter().map(|wanted| {
-                let found = leading(
-                    call,
-                    state,
-                    &topic.name,
-                    wanted.partition_index,
-                    wanted.current_leader_epoch,
-                )
-                .and_then(|replica| lookup(call, replica, wanted.timestamp, committed));
+            let asked = &topic.partitions;
+            let twice =
+                |index: i32| asked.iter().filter(|p| p.partition_index == index).count() > 1;
+            let first = |position: usize, index: i32| {
+                asked[..position].iter().all(|other| other.partition_index != index)
+            };
+            let asked = asked.iter().enumerate();
+            // What is asked for twice is refused once.
+            let asked = asked.filter(|(position, wanted)| first(*position, wanted.partition_index));
+            let partitions = asked.map(|(_, wanted)| {
+                let found = if twice(wanted.partition_index) {
+                    Err(INVALID_REQUEST)
+                } else {
+                    leading(
+                        call,
+                        state,
+                        &topic.name,
+                        wanted.partition_index,
+                        wanted.current_leader_epoch,
+                    )
+                };
+                let found = found.and_then(|replica| {
+                    if !matches!(request.isolation_level, 0 | 1) {
+                        return Err(UNKNOWN_SERVER_ERROR);
+                    }
+                    lookup(call, replica, wanted.timestamp, committed)
+                });
                 let out = ListOffsetsPartitionResponse::default()
                     .with_partition_index(wanted.partition_index);
                 match found {
@@ -87,7 +107,7 @@ pub(crate) fn list_offsets(call: &Call, request: &ListOffsetsRequest) -> ListOff
                 .with_name(topic.name.clone())
                 .with_partitions(partitions.collect())
         };
-        request.topics.iter().map(topic).collect()
+        request.topics.iter().filter(|topic| !topic.partitions.is_empty()).map(topic).collect()
     });
     ListOffsetsResponse::default().with_topics(topics)
 }
@@ -175,6 +195,9 @@ pub(crate) fn offset_for_leader_epoch(
                     Err(code) => {
                         out.with_error_code(code).with_leader_epoch(-1).with_end_offset(-1)
                     }
+                    Ok(_) if wanted.leader_epoch < 0 => {
+                        out.with_leader_epoch(-1).with_end_offset(-1)
+                    }
                     Ok(replica) => {
                         let (epoch, end) = replica.log.end_of_epoch(wanted.leader_epoch);
                         out.with_leader_epoch(epoch).with_end_offset(end)
@@ -202,7 +225,21 @@ pub(crate) fn describe_producers(
                     .with_partition_index(index)
                     .with_error_message(None);
                 match producers(call, state, &topic.name, index) {
-                    Err(code) => out.with_error_code(code),
+                    Err(code) => {
+                        let wrong = check_name(&topic.name).err();
+                        match wrong.filter(|_| code == UNKNOWN_TOPIC_OR_PARTITION) {
+                            Some((code, message)) => {
+                                out.with_error_code(code).with_error_message(Some(string(&message)))
+                            }
+                            // Of a topic that exists only the code is told.
+                            None => {
+                                let absent = !state.topics.contains_key(topic.name.as_str());
+                                let message = text(code).filter(|_| absent);
+                                out.with_error_code(code)
+                                    .with_error_message(message.map(StrBytes::from_static_str))
+                            }
+                        }
+                    }
                     Ok(producers) => out.with_error_code(NONE).with_active_producers(producers),
                 }
             });

@@ -14,16 +14,17 @@ use twinlog_protocol::messages::{
 
 use super::id;
 use crate::code::{
-    CONCURRENT_TRANSACTIONS, INVALID_REQUEST, INVALID_REQUIRED_ACKS, INVALID_TOPIC_EXCEPTION, NONE,
-    NOT_ENOUGH_REPLICAS, NOT_LEADER_OR_FOLLOWER, POLICY_VIOLATION, REQUEST_TIMED_OUT,
-    TRANSACTIONAL_ID_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION,
+    CONCURRENT_TRANSACTIONS, INVALID_REQUEST, INVALID_REQUIRED_ACKS, INVALID_TOPIC_EXCEPTION,
+    INVALID_TXN_STATE, NONE, NOT_ENOUGH_REPLICAS, NOT_LEADER_OR_FOLLOWER, POLICY_VIOLATION,
+    REQUEST_TIMED_OUT, TRANSACTION_ABORTABLE, TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    UNKNOWN_TOPIC_OR_PARTITION,
 };
 use crate::codec::Head;
 use crate::configs;
 use crate::producer_state::Verdict;
 use crate::server::Call;
 use crate::state::State;
-use crate::validate::{self, Refusal};
+use crate::validate::{self, Refusal, RefusalKind};
 
 /// What is known of one partition of the request so far.
 #[derive(Clone, Debug)]
@@ -56,8 +57,9 @@ impl Outcome {
 
 impl From<Refusal> for Outcome {
     fn from(refusal: Refusal) -> Self {
+        let told = matches!(refusal.kind, RefusalKind::Unreadable | RefusalKind::Records);
         Self {
-            message: Some(refusal.message),
+            message: told.then_some(refusal.message),
             records: refusal.records,
             ..Self::code(refusal.code)
         }
@@ -103,6 +105,10 @@ pub(crate) async fn produce(call: &Call, request: ProduceRequest) -> Option<Prod
         }
     }
     if acks == 0 {
+        // Nobody waits for an answer; a broker tells of an error by hanging up.
+        if parts.iter().any(|part| part.outcome.code != NONE) {
+            call.hang_up();
+        }
         return None;
     }
     Some(call.cluster.with(|state| answer(call, state, parts)))
@@ -154,8 +160,14 @@ fn execute(
     } else {
         None
     };
+    let unreadable = parts.iter().find_map(|part| {
+        let refusal = validate::one_batch(part.records.as_ref()?, call.version).err()?;
+        (refusal.kind == RefusalKind::Unreadable).then_some(refusal)
+    });
     for part in parts {
-        part.outcome = if let Some(code) = all {
+        part.outcome = if let Some(refusal) = &unreadable {
+            refusal.clone().into()
+        } else if let Some(code) = all {
             Outcome::code(code)
         } else if twice(part) {
             let message = Some("The partition is named twice in one request".to_owned());
@@ -226,8 +238,10 @@ fn append(
         Some(found) => configs::rules(&found.configs, &state.options),
         None => return Outcome::code(UNKNOWN_TOPIC_OR_PARTITION),
     };
-    let accepted = match validate::batch(&batch, &rules, now_ms) {
+    let name = format!("{topic}-{}", part.partition);
+    let accepted = match validate::batch(&batch, &name, &rules, now_ms) {
         Ok(accepted) => accepted,
+        Err(refusal) if refusal.kind == RefusalKind::Batch => return refusal.into(),
         Err(refusal) => return Outcome { log_start, ..refusal.into() },
     };
     let Some(replica) =
@@ -288,6 +302,15 @@ fn unverified(
             adds,
         )
         .err()?;
+    if code == INVALID_TXN_STATE {
+        // From version 11 on clients know a code that tells them to abort.
+        return Some(if call.version >= 11 {
+            Outcome::code(TRANSACTION_ABORTABLE)
+        } else {
+            let message = Some("Partition was not added to the transaction".to_owned());
+            Outcome { message, ..Outcome::code(code) }
+        });
+    }
     if adds || code != CONCURRENT_TRANSACTIONS {
         return Some(Outcome::code(code));
     }

@@ -28,6 +28,20 @@ use crate::transactions::{Stage, code_of};
 /// `transaction.max.timeout.ms`.
 const TIMEOUT_MS_MAX: i32 = 900_000;
 
+/// Older clients do not know the code of a fenced producer, and get the one for a wrong epoch.
+fn for_version(code: i16, version: i16, first_with_fencing: i16) -> i16 {
+    if code == PRODUCER_FENCED && version < first_with_fencing {
+        INVALID_PRODUCER_EPOCH
+    } else {
+        code
+    }
+}
+
+/// An empty transactional id is none.
+fn named(transactional_id: &TransactionalId) -> Result<(), i16> {
+    if transactional_id.is_empty() { Err(INVALID_REQUEST) } else { Ok(()) }
+}
+
 pub(crate) fn init_producer_id(
     call: &Call,
     request: &InitProducerIdRequest,
@@ -39,9 +53,10 @@ pub(crate) fn init_producer_id(
             .with_error_code(call.disowned("", -1).unwrap_or(NONE))
             .with_producer_id(ProducerId(producer_id))
             .with_producer_epoch(epoch),
-        Err(code) => {
-            out.with_error_code(code).with_producer_id(ProducerId(-1)).with_producer_epoch(-1)
-        }
+        Err(code) => out
+            .with_error_code(for_version(code, call.version, 4))
+            .with_producer_id(ProducerId(-1))
+            .with_producer_epoch(-1),
     }
 }
 
@@ -53,13 +68,15 @@ fn init(
     if let Some(code) = call.refused("", -1) {
         return Err(code);
     }
+    // Before version 3 the request carries neither.
+    if (request.producer_id.0 == -1) != (request.producer_epoch == -1) {
+        return Err(INVALID_REQUEST);
+    }
     let Some(transactional_id) = &request.transactional_id else {
         // Always a new id, whatever the request says it had.
         return Ok((state.new_producer_id(), 0));
     };
-    if transactional_id.is_empty() {
-        return Err(INVALID_REQUEST);
-    }
+    named(transactional_id)?;
     state.coordinates_transaction(transactional_id, call.broker)?;
     if request.transaction_timeout_ms <= 0 || request.transaction_timeout_ms > TIMEOUT_MS_MAX {
         return Err(INVALID_TRANSACTION_TIMEOUT);
@@ -135,7 +152,7 @@ fn add(call: &Call, state: &mut State, adding: &Adding<'_>) -> Vec<AddPartitions
     } else if unknown.contains(&true) {
         OPERATION_NOT_ATTEMPTED
     } else {
-        code_of(&added(state, adding, &partitions))
+        for_version(code_of(&added(state, adding, &partitions)), call.version, 2)
     };
     let mut codes = unknown.into_iter().map(|unknown| {
         if unknown && all == OPERATION_NOT_ATTEMPTED { UNKNOWN_TOPIC_OR_PARTITION } else { all }
@@ -154,6 +171,7 @@ fn add(call: &Call, state: &mut State, adding: &Adding<'_>) -> Vec<AddPartitions
 }
 
 fn added(state: &mut State, adding: &Adding<'_>, partitions: &[(String, i32)]) -> Result<(), i16> {
+    named(adding.transactional_id)?;
     if !adding.verify_only {
         return state.add_to_transaction(
             adding.transactional_id,
@@ -177,6 +195,7 @@ pub(crate) fn add_offsets_to_txn(
         if let Some(code) = call.refused("", -1) {
             return Err(code);
         }
+        named(&request.transactional_id)?;
         state.coordinates_transaction(&request.transactional_id, call.broker)?;
         let group = Some(request.group_id.as_str());
         state.add_to_transaction(
@@ -187,7 +206,11 @@ pub(crate) fn add_offsets_to_txn(
             group,
         )
     });
-    AddOffsetsToTxnResponse::default().with_error_code(code_of(&result))
+    AddOffsetsToTxnResponse::default().with_error_code(for_version(
+        code_of(&result),
+        call.version,
+        2,
+    ))
 }
 
 pub(crate) fn txn_offset_commit(
@@ -262,6 +285,7 @@ pub(crate) fn end_txn(call: &Call, request: &EndTxnRequest) -> EndTxnResponse {
         if let Some(code) = call.refused("", -1) {
             return Err(code);
         }
+        named(&request.transactional_id)?;
         state.coordinates_transaction(&request.transactional_id, call.broker)?;
         let new_epoch = call.version >= 5 && state.options.version.transaction_version_2();
         state.end_transaction(
@@ -272,8 +296,9 @@ pub(crate) fn end_txn(call: &Call, request: &EndTxnRequest) -> EndTxnResponse {
             new_epoch,
         )
     });
-    let out = EndTxnResponse::default()
-        .with_error_code(call.disowned("", -1).unwrap_or(code_of(&result)));
+    let out = EndTxnResponse::default().with_error_code(
+        call.disowned("", -1).unwrap_or(for_version(code_of(&result), call.version, 2)),
+    );
     match result {
         Ok((producer_id, epoch)) if call.version >= 5 => {
             out.with_producer_id(ProducerId(producer_id)).with_producer_epoch(epoch)

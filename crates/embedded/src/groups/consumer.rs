@@ -12,7 +12,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use regex_automata::meta::Regex;
 use tokio::time::Instant;
 
 use super::assignors::{self, Subscriber, UNIFORM};
@@ -22,6 +21,7 @@ use crate::code::{
     FENCED_INSTANCE_ID, FENCED_MEMBER_EPOCH, STALE_MEMBER_EPOCH, UNKNOWN_MEMBER_ID,
     UNRELEASED_INSTANCE_ID, UNSUPPORTED_VERSION,
 };
+use crate::patterns;
 
 /// The epoch with which a member leaves for good.
 pub(crate) const LEAVES: i32 = -1;
@@ -273,7 +273,7 @@ impl ConsumerGroup {
             .collect();
         let mut changed = false;
         for regex in used {
-            let Ok(pattern) = whole_name(&regex) else { continue };
+            let Ok(pattern) = patterns::whole(&regex) else { continue };
             let topics: BTreeSet<String> =
                 catalog.keys().filter(|name| pattern.is_match(name.as_str())).cloned().collect();
             if self.regexes.get(&regex) != Some(&topics) {
@@ -343,12 +343,6 @@ impl ConsumerGroup {
         self.target.insert(new.to_owned(), target);
         self.members.insert(new.to_owned(), member);
     }
-}
-
-/// A pattern that must match all of a topic's name.
-pub(super) fn whole_name(regex: &str) -> Result<Regex, String> {
-    Regex::new(regex).map_err(|error| error.to_string())?;
-    Regex::new(&format!(r"\A(?:{regex})\z")).map_err(|error| error.to_string())
 }
 
 pub(super) fn unknown(beat: &Beat) -> Refused {

@@ -7,13 +7,14 @@ use std::time::Duration;
 use super::Group;
 use super::consumer::{
     Beat, Catalog, ConsumerGroup, ConsumerMember, LEAVES_FOR_NOW, Refused, Subscription, Told,
-    fenced, unknown, whole_name,
+    fenced, unknown,
 };
 use super::reconcile::{Aim, Partitions, Progress};
 use super::records::GroupLog;
 use crate::code::{
     GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED, INVALID_REGULAR_EXPRESSION, UNKNOWN_MEMBER_ID,
 };
+use crate::patterns;
 use crate::state::{State, Timer};
 use crate::vocabulary::GroupKind;
 
@@ -66,7 +67,7 @@ impl State {
     /// One heartbeat of a member that stays or joins.
     pub(crate) fn consumer_heartbeat(&mut self, beat: &Beat) -> Result<Told, Refused> {
         if let Some(regex) = beat.regex.as_deref().filter(|regex| !regex.is_empty())
-            && let Err(reason) = whole_name(regex)
+            && let Err(reason) = patterns::whole(regex)
         {
             let message = format!(
                 "SubscribedTopicRegex `{regex}` is not a valid regular expression: {reason}."

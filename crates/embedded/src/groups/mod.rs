@@ -154,6 +154,10 @@ impl Group {
                 code => code,
             });
         }
+        // Who names no generation is taken for an administrator, whatever name it gives.
+        if who.generation < 0 && self.phase == Phase::Empty && !who.in_transaction() {
+            return Ok(());
+        }
         self.known_member(who.member, who.instance)?;
         if who.generation != self.generation {
             return Err(ILLEGAL_GENERATION);

@@ -5,9 +5,10 @@ use twinlog_protocol::messages::{
     AlterPartitionReassignmentsResponse, ApiVersionsRequest, ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse, CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest,
     DescribeAclsResponse, DescribeClientQuotasRequest, DescribeClientQuotasResponse,
-    DescribeLogDirsRequest, DescribeLogDirsResponse, ElectLeadersRequest, ElectLeadersResponse,
-    FetchRequest, HeartbeatRequest, HeartbeatResponse, JoinGroupRequest, JoinGroupResponse,
-    LeaveGroupRequest, LeaveGroupResponse, ListPartitionReassignmentsRequest,
+    DescribeLogDirsRequest, DescribeLogDirsResponse, DescribeQuorumRequest, DescribeQuorumResponse,
+    ElectLeadersRequest, ElectLeadersResponse, FetchRequest, HeartbeatRequest, HeartbeatResponse,
+    JoinGroupRequest, JoinGroupResponse, LeaveGroupRequest, LeaveGroupResponse,
+    ListConfigResourcesRequest, ListConfigResourcesResponse, ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse, SaslAuthenticateRequest, SaslHandshakeRequest,
     ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse, SyncGroupRequest, SyncGroupResponse,
     alter_client_quotas_response,
@@ -67,6 +68,8 @@ on_cluster! {
     AlterPartitionReassignmentsRequest: Alter, AlterPartitionReassignmentsResponse;
     ListPartitionReassignmentsRequest: Describe, ListPartitionReassignmentsResponse;
     DescribeClientQuotasRequest: DescribeConfigs, DescribeClientQuotasResponse;
+    DescribeQuorumRequest: Describe, DescribeQuorumResponse;
+    ListConfigResourcesRequest: DescribeConfigs, ListConfigResourcesResponse;
 }
 
 impl Guarded for AlterClientQuotasRequest {
