@@ -6,9 +6,11 @@
 //! The brokers of [`setup::pair`] serve all tests, which run one after another. Each test has
 //! topics and groups of its own and starts `twinlog run` itself.
 
+mod embedded;
 mod endings;
 mod figures;
 mod following;
+mod inspect;
 mod main_copy;
 mod setup;
 mod several;
@@ -30,9 +32,15 @@ fn main() -> ExitCode {
         test("one_broken_topic_stops_alone_and_says_why", trouble::stopped_topics),
         test("a_gap_that_retention_tore_is_named_with_its_range", trouble::source_gap),
         test("a_broker_that_is_not_there_is_waited_for", trouble::unreachable),
+        test("mm2s_topics_are_dumped_as_kafkas_formatters_print_them", inspect::mm2s_topics),
+        test("our_topics_are_dumped_as_kafkas_formatters_print_them", inspect::our_topics),
+        test("wait_ends_when_all_that_was_there_is_mirrored", inspect::wait),
         test("hub_and_spokes_in_one_process_mirror_without_loops", several::hub_and_spokes),
         test("brokers_of_3_9_1_are_mirrored_from", several::from_3_9_1),
         test("brokers_of_3_9_1_are_mirrored_to", several::to_3_9_1),
+        test("a_cluster_of_twinlog_embedded_is_mirrored_from", embedded::from_embedded),
+        test("a_cluster_of_twinlog_embedded_is_mirrored_to", embedded::to_embedded),
+        test("mm2_itself_mirrors_between_two_clusters_of_twinlog_embedded", embedded::mm2_between),
         test("memory_at_rest_and_the_first_record_are_far_below_mm2s", figures::beside_mm2),
     ])
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::process::Output;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -165,12 +166,18 @@ impl Mirror {
         Ok(Twinlog::start(binary(), args)?)
     }
 
+    /// Runs a command to its end.
+    pub(crate) fn output(&self, command: &str, more: &[&str]) -> Result<Output> {
+        let file = self.file.to_string_lossy();
+        let args = [command, file.as_ref()].into_iter().chain(more.iter().copied());
+        Ok(Twinlog::output(binary(), args)?)
+    }
+
     /// Runs a command that answers in JSON, about the flow from `hello` to `world` where there are
     /// several.
     pub(crate) fn ask(&self, command: &str, more: &[&str]) -> Result<Answer> {
-        let file = self.file.to_string_lossy();
-        let args = [command, file.as_ref(), "--json"].into_iter().chain(more.iter().copied());
-        let output = Twinlog::output(binary(), args)?;
+        let args: Vec<&str> = ["--json"].into_iter().chain(more.iter().copied()).collect();
+        let output = self.output(command, &args)?;
         let document = serde_json::from_slice(&output.stdout).map_err(|error| {
             let (out, err) =
                 (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -180,7 +187,7 @@ impl Mirror {
     }
 }
 
-fn binary() -> &'static Path {
+pub(crate) fn binary() -> &'static Path {
     Path::new(env!("CARGO_BIN_EXE_twinlog"))
 }
 

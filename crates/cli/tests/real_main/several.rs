@@ -72,7 +72,7 @@ pub(crate) fn hub_and_spokes() -> TestResult {
 }
 
 /// The main job in small between two clusters.
-fn small_copy(source: &str, target: &str, prefix: &str) -> TestResult {
+pub(crate) fn small_copy(source: &str, target: &str, prefix: &str) -> TestResult {
     let pair = setup::pair()?;
     let shell = &pair.shell;
     let topic = |name: &str, kind, records| TopicPlan {
