@@ -13,10 +13,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use twinlog_batch::{Codec, Record, encode};
 use twinlog_client::{
-    ClientError, Cluster, ClusterOptions, ConfigChange, FetchOptions, FetchPartition, Isolation,
-    NewTopic, OffsetSpec, ProducePartition, TcpDial, Topics,
+    ClientError, Cluster, ClusterOptions, FetchOptions, FetchPartition, Isolation, NewTopic,
+    OffsetSpec, ProducePartition, TcpDial, Topics,
 };
-use twinlog_types::{Cut, GroupId, Sequence, TopicName, TopicPartition};
+use twinlog_types::{ConfigChange, Cut, GroupId, Sequence, TopicName, TopicPartition};
 
 fn records(values: &[&'static str]) -> Vec<Record> {
     let record = |value: &&'static str| Record {

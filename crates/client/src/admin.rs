@@ -23,7 +23,7 @@ use twinlog_protocol::messages::{
     incremental_alter_configs_request, string, topic_id, topic_name,
 };
 use twinlog_protocol::{ErrorCode, Remedy};
-use twinlog_types::{BrokerId, TopicId, TopicName, TopicPartition};
+use twinlog_types::{BrokerId, ConfigChange, ConfigEntry, TopicId, TopicName, TopicPartition};
 
 use crate::cluster::{Asking, Cluster};
 use crate::error::ClientError;
@@ -82,30 +82,6 @@ pub struct NewTopic {
     pub replication_factor: i16,
     /// Configs that differ from the broker's defaults.
     pub configs: BTreeMap<String, String>,
-}
-
-/// One config of a topic.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConfigEntry {
-    /// Its name.
-    pub name: String,
-    /// Its value; `None` when it is secret.
-    pub value: Option<String>,
-    /// Where the value comes from: 1 the topic itself, 2 to 4 a broker, 5 Kafka's default.
-    pub source: i8,
-    /// Whether it is secret.
-    pub sensitive: bool,
-    /// Whether it cannot be altered.
-    pub read_only: bool,
-}
-
-/// One change of a topic's configs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ConfigChange {
-    /// Sets a config of the topic's own.
-    Set(String, String),
-    /// Goes back to the default; also fine when nothing was set.
-    Delete(String),
 }
 
 impl Cluster {

@@ -34,7 +34,7 @@ mod produce;
 mod read;
 mod transaction;
 
-pub use admin::{ConfigChange, ConfigEntry, NewTopic, Refusal};
+pub use admin::{NewTopic, Refusal};
 pub use cluster::{Cluster, ClusterOptions};
 pub use error::ClientError;
 pub use fetch::{

@@ -10,12 +10,10 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 use twinlog_client::{ClientError, Cluster, ErrorCode, NewTopic, OffsetSpec, Topics};
 use twinlog_flow::copy::{Copier, Limits, Setup, Stop};
-use twinlog_flow::topics::{
-    ConfigChange, ConfigEntry, MirroredTopic, Seen, TopicFollower, TopicListing, TopicPlan,
-};
+use twinlog_flow::topics::{MirroredTopic, Seen, TopicFollower, TopicListing, TopicPlan};
 use twinlog_mirror::why_not_replicated;
 use twinlog_offsets::state::PartitionKey;
-use twinlog_types::{Code, SourceOffset, TargetOffset, TopicName, TopicPartition};
+use twinlog_types::{Code, ConfigEntry, SourceOffset, TargetOffset, TopicName, TopicPartition};
 
 use crate::cell::Cell;
 use crate::flow::Flow;
@@ -225,17 +223,7 @@ async fn configs(
         return Ok(BTreeMap::new());
     }
     let described = cluster.describe_topic_configs(topics).await?;
-    let entries = described.into_iter().filter_map(|(topic, entries)| {
-        let entries = entries.ok()?.into_iter().map(|entry| ConfigEntry {
-            name: entry.name,
-            value: entry.value,
-            source: entry.source,
-            sensitive: entry.sensitive,
-            read_only: entry.read_only,
-        });
-        Some((topic, entries.collect()))
-    });
-    Ok(entries.collect())
+    Ok(described.into_iter().filter_map(|(topic, entries)| Some((topic, entries.ok()?))).collect())
 }
 
 fn batch_bytes(entries: &[ConfigEntry]) -> Option<usize> {
@@ -377,17 +365,8 @@ async fn carry_out(
         again = true;
     }
     for alteration in &plan.alter {
-        let changes: Vec<twinlog_client::ConfigChange> = alteration
-            .changes
-            .iter()
-            .map(|change| match change {
-                ConfigChange::Set(name, value) => {
-                    twinlog_client::ConfigChange::Set(name.clone(), value.clone())
-                }
-                ConfigChange::Delete(name) => twinlog_client::ConfigChange::Delete(name.clone()),
-            })
-            .collect();
-        if let Err(refusal) = flow.target.alter_topic_configs(&alteration.target, &changes).await? {
+        let altered = flow.target.alter_topic_configs(&alteration.target, &alteration.changes);
+        if let Err(refusal) = altered.await? {
             follower.alteration_refused(alteration, &refusal.to_string());
             warn!(flow = %flow.name, topic = %alteration.target, "configs not changed: {refusal}");
         }

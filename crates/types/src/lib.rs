@@ -9,6 +9,7 @@
 //! 3. A [`Secret`] never prints its content.
 
 mod code;
+mod config;
 mod names;
 mod offset;
 mod planted;
@@ -17,6 +18,7 @@ mod secret;
 mod translation;
 
 pub use code::{Code, Severity, State};
+pub use config::{ConfigChange, ConfigEntry};
 pub use names::{
     BrokerId, ClusterAlias, ClusterId, FlowName, GroupId, Partition, TopicId, TopicName,
     TopicPartition,

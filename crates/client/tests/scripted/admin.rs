@@ -1,14 +1,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use twinlog_client::{ConfigChange, ErrorCode, NewTopic, Refusal};
+use twinlog_client::{ErrorCode, NewTopic, Refusal};
 use twinlog_protocol::ApiKey;
 use twinlog_protocol::messages::{
     CreateTopicsRequest, CreateTopicsResponse, DeleteRecordsRequest, DeleteRecordsResponse,
     IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse, create_topics_response,
     delete_records_response, incremental_alter_configs_response, string, topic_name, topic_uuid,
 };
-use twinlog_types::{TopicName, TopicPartition};
+use twinlog_types::{ConfigChange, TopicName, TopicPartition};
 
 use crate::broker::{Call, Fake, ORDERS, Reply, metadata};
 

@@ -3,60 +3,11 @@
 use std::collections::BTreeMap;
 
 use twinlog_mirror::FlowConfig;
+use twinlog_types::{ConfigChange, ConfigEntry};
 
 /// The limit on timestamps from the future, and the value that lifts it.
 pub(super) const AFTER_MAX: (&str, &str) =
     ("message.timestamp.after.max.ms", "9223372036854775807");
-
-/// `config source` of a value that is set at the topic itself, in DescribeConfigs answers. Others
-/// (broker defaults, dynamic or not) are what the source's brokers were told, not its topics.
-const SET_AT_TOPIC: i8 = 1;
-
-/// `config source` of a value that Kafka itself brings.
-const KAFKA_DEFAULT: i8 = 5;
-
-/// A config of a topic as DescribeConfigs answers it.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ConfigEntry {
-    /// Its name.
-    pub name: String,
-    /// Its value; `None` where the broker does not tell.
-    pub value: Option<String>,
-    /// Where the value comes from; 1 is the topic itself.
-    pub source: i8,
-    /// Whether the value is a secret.
-    pub sensitive: bool,
-    /// Whether it cannot be set.
-    pub read_only: bool,
-}
-
-/// One change of IncrementalAlterConfigs.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum ConfigChange {
-    /// The topic gets this value.
-    Set(String, String),
-    /// The topic goes back to the default.
-    Delete(String),
-}
-
-impl ConfigChange {
-    /// The config that it is about.
-    pub fn name(&self) -> &str {
-        match self {
-            Self::Set(name, _) | Self::Delete(name) => name,
-        }
-    }
-}
-
-impl ConfigEntry {
-    fn is_set_at_topic(&self) -> bool {
-        self.source == SET_AT_TOPIC
-    }
-
-    fn is_kafka_default(&self) -> bool {
-        self.source == KAFKA_DEFAULT
-    }
-}
 
 /// The configs that mirroring is concerned with, of those that `come_from` selects.
 fn concerned<'a>(

@@ -40,9 +40,9 @@ use std::fmt;
 use std::ops::Range;
 
 use twinlog_mirror::{FlowConfig, Refusal, Verdict};
-use twinlog_types::{Code, FlowName, Partition, TopicId, TopicName};
+use twinlog_types::{Code, ConfigChange, ConfigEntry, FlowName, Partition, TopicId, TopicName};
 
-pub use configs::{ConfigChange, ConfigEntry, refused_config_key};
+pub use configs::refused_config_key;
 pub use plan::TopicFollower;
 
 /// A topic as one cluster lists it.

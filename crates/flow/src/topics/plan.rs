@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use twinlog_mirror::{replicates, why_not_replicated};
-use twinlog_types::{Code, TopicId, TopicName};
+use twinlog_types::{Code, ConfigChange, TopicId, TopicName};
 
 use super::configs::{self, AFTER_MAX, Refused};
 use super::{
-    Alteration, ConfigChange, Creation, ExcludedTopic, Exclusion, Growth, MirroredTopic, Seen,
-    TopicListing, TopicPlan, TopicVerdict,
+    Alteration, Creation, ExcludedTopic, Exclusion, Growth, MirroredTopic, Seen, TopicListing,
+    TopicPlan, TopicVerdict,
 };
 
 /// Makes plans, and remembers what the target refused.
