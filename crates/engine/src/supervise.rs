@@ -9,7 +9,7 @@ use tracing::{info, warn};
 use twinlog_client::{ClientError, Cluster, ErrorCode};
 use twinlog_flow::copy::Producer;
 use twinlog_mirror::FlowConfig;
-use twinlog_types::{ClusterId, Code, State};
+use twinlog_types::{ClusterAlias, ClusterId, Code, FlowName, State};
 
 use crate::backoff::Backoff;
 use crate::board::Board;
@@ -71,22 +71,12 @@ pub(crate) async fn run(supervised: Supervised, stop: Ending) {
                 supervised.board.stand(&name, State::Waiting, Some(Code::OwnedElsewhere), &format!(
                     "another twinlog run owns this flow ({reason}); this one stands by and takes over when that one falls silent"
                 ));
-                let stood_by = tokio::select! {
+                tokio::select! {
                     biased;
                     () = stop.ended() => return,
-                    stood_by = state::stand_by(&supervised.target, &name.source, &pair, &stop) => stood_by,
-                };
-                match stood_by {
-                    Ok(()) => info!(flow = %name, "the other owner is silent: taking over"),
-                    Err(error) => {
-                        supervised.board.unreachable(
-                            &name,
-                            false,
-                            &error,
-                            (supervised.options.clock)(),
-                        );
-                    }
+                    () = until_silent(&supervised, &pair, &stop, &mut backoff) => {}
                 }
+                info!(flow = %name, "the other owner is silent: taking over");
             }
             Ok(End::Broken) => supervised.board.stand(
                 &name,
@@ -106,6 +96,21 @@ pub(crate) async fn run(supervised: Supervised, stop: Ending) {
             }
         }
         wait_or_stop(&mut backoff, &stop).await;
+    }
+}
+
+/// Stands by until the owner is silent. That its lease cannot be read says nothing about it.
+async fn until_silent(
+    supervised: &Supervised,
+    pair: &(ClusterId, ClusterId),
+    stop: &Ending,
+    backoff: &mut Backoff,
+) {
+    let name = &supervised.config.name;
+    while let Err(error) = state::stand_by(&supervised.target, &name.source, pair, stop).await {
+        let now_ms = (supervised.options.clock)();
+        supervised.board.unreachable(name, false, &error, now_ms);
+        backoff.wait().await;
     }
 }
 
@@ -134,11 +139,38 @@ async fn wait_or_stop(backoff: &mut Backoff, stop: &Ending) {
     }
 }
 
+/// After so long without a word from a cluster the log says that it is waited for; the client gives
+/// a request up much later.
+const SILENT_AFTER: Duration = Duration::from_secs(3);
+
+/// The cluster's id. A cluster that takes connections and says nothing is named meanwhile.
+async fn id_of(
+    flow: &FlowName,
+    alias: &ClusterAlias,
+    cluster: &Cluster,
+) -> Result<ClusterId, ClientError> {
+    let asked = cluster.cluster_id();
+    tokio::pin!(asked);
+    tokio::select! {
+        biased;
+        id = &mut asked => return id,
+        () = tokio::time::sleep(SILENT_AFTER) => {}
+    }
+    warn!(
+        %flow, code = %Code::Unreachable,
+        "{alias} has not answered for {} s; waiting goes on, check {alias}.bootstrap.servers",
+        SILENT_AFTER.as_secs()
+    );
+    asked.await
+}
+
 /// The ids of both clusters, once both answer.
 async fn identify(supervised: &Supervised) -> Option<(ClusterId, ClusterId)> {
     let name = &supervised.config.name;
-    let (source, target) =
-        tokio::join!(supervised.source.cluster_id(), supervised.target.cluster_id());
+    let (source, target) = tokio::join!(
+        id_of(name, &name.source, &supervised.source),
+        id_of(name, &name.target, &supervised.target),
+    );
     let now_ms = (supervised.options.clock)();
     for (side, answer) in [(true, &source), (false, &target)] {
         match answer {

@@ -2,6 +2,7 @@
 
 mod copying;
 mod groups;
+mod observe;
 mod ownership;
 mod simulation;
 mod support;

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use twinlog_client::{Dial, WireStream};
 use twinlog_embedded::{EmbeddedCluster, EmbeddedOptions, Isolation, Record};
+use twinlog_engine::observe::Observer;
 use twinlog_engine::{Engine, EngineOptions};
 use twinlog_mirror::Configuration;
 
@@ -95,6 +96,24 @@ impl World {
             Arc::new(move || clock.now_ms()),
         );
         Engine::start(&self.configuration(extra), &[], options)
+    }
+
+    /// Somebody who looks from outside.
+    pub(crate) fn observer(&self, extra: &str) -> Observer {
+        let configuration = self.configuration(extra);
+        let network = Arc::new(Network(vec![self.source.clone(), self.target.clone()]));
+        let cluster = |alias: &str| {
+            let config = configuration.cluster(alias).expect("a cluster of the file");
+            twinlog_engine::cluster(config, network.clone(), self.seed, Duration::from_secs(10))
+        };
+        let clock = self.target.clone();
+        Observer {
+            config: Arc::new(configuration.flows()[0].clone()),
+            opposite: None,
+            source: cluster("hello"),
+            target: cluster("world"),
+            clock: Arc::new(move || clock.now_ms()),
+        }
     }
 
     pub(crate) fn source_records(&self, topic: &str, partition: i32) -> Vec<Record> {
