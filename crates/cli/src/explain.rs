@@ -9,7 +9,7 @@ mod text;
 
 use std::process::ExitCode;
 
-use twinlog_doctor::{Chain, Facts, Outcome, Subject, Trouble, explain as judge};
+use twinlog_doctor::{Chain, Facts, LinkState, Outcome, Subject, Trouble, explain as judge};
 use twinlog_engine::observe::Observer;
 use twinlog_types::Code;
 
@@ -70,12 +70,18 @@ async fn read(observer: Observer, mut facts: Facts, timeout: std::time::Duration
     facts
 }
 
-/// Of several flows those whose source the subject is at home on; all where it is on none.
-fn those_concerned(chains: Vec<Chain>) -> Vec<Chain> {
-    if !chains.iter().any(|chain| chain.concerned) {
+/// Of several flows those whose source the subject is at home on; where it is on none, those in
+/// which most of the chain could be walked.
+fn those_concerned(mut chains: Vec<Chain>) -> Vec<Chain> {
+    if chains.iter().any(|chain| chain.concerned) {
+        chains.retain(|chain| chain.concerned);
         return chains;
     }
-    chains.into_iter().filter(|chain| chain.concerned).collect()
+    let reached =
+        |chain: &Chain| chain.links.iter().take_while(|link| link.state == LinkState::Ok).count();
+    let furthest = chains.iter().map(reached).max();
+    chains.retain(|chain| Some(reached(chain)) == furthest);
+    chains
 }
 
 fn answer(

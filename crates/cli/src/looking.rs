@@ -51,10 +51,9 @@ pub(crate) async fn mute(observer: &Observer, timeout: Duration) -> Vec<ClusterA
         tokio::time::timeout(within, observer.target.brokers()),
     );
     let mut mute = Vec::new();
-    for (alias, answers) in [
-        (&name.source, matches!(source, Ok(Ok(_)))),
-        (&name.target, matches!(target, Ok(Ok(_)))),
-    ] {
+    for (alias, answers) in
+        [(&name.source, matches!(source, Ok(Ok(_)))), (&name.target, matches!(target, Ok(Ok(_))))]
+    {
         if !answers {
             mute.push(alias.clone());
         }
@@ -63,9 +62,7 @@ pub(crate) async fn mute(observer: &Observer, timeout: Duration) -> Vec<ClusterA
 }
 
 /// Runs a command that looks; connections that are left are not waited for.
-pub(crate) fn block_on<T>(
-    command: impl Future<Output = Result<T, Failure>>,
-) -> Result<T, Failure> {
+pub(crate) fn block_on<T>(command: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -76,10 +73,7 @@ pub(crate) fn block_on<T>(
 }
 
 /// Does the same with each of `all` at the same time; answers in their order.
-pub(crate) async fn each<T, A, F>(
-    all: impl IntoIterator<Item = T>,
-    work: impl Fn(T) -> F,
-) -> Vec<A>
+pub(crate) async fn each<T, A, F>(all: impl IntoIterator<Item = T>, work: impl Fn(T) -> F) -> Vec<A>
 where
     A: Send + 'static,
     F: Future<Output = A> + Send + 'static,

@@ -48,9 +48,8 @@ fn pages() -> Vec<Command> {
     let mut root = Args::command();
     root.build();
     let commands = root.get_subcommands().filter(|command| command.get_name() != "help");
-    let commands: Vec<Command> = commands
-        .map(|command| command.clone().version(env!("CARGO_PKG_VERSION")))
-        .collect();
+    let commands: Vec<Command> =
+        commands.map(|command| command.clone().version(env!("CARGO_PKG_VERSION"))).collect();
     [root.clone()].into_iter().chain(commands).collect()
 }
 

@@ -266,12 +266,71 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     }
     let json = std::env::args_os().skip(1).any(|arg| arg == "--json");
     if json {
-        let text = error.render().to_string();
-        let message = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
-        let failure = Failure::usage(message, "see `twinlog --help`");
+        let (message, next) = usage_in_words(&error.render().to_string());
+        let failure = Failure::usage(message, next);
         // The people's text follows on standard error in any case.
         let _ = failure.print_document();
     }
     let _ = error.print();
     ExitCode::from(USAGE)
+}
+
+/// clap's message in one line (its first paragraph, where missing arguments stand one a line), and
+/// its advice: the tips, else the help of the command that its usage line names.
+fn usage_in_words(text: &str) -> (String, String) {
+    let paragraph = text.lines().take_while(|line| !line.trim().is_empty());
+    let mut message = String::new();
+    for (at, line) in paragraph.enumerate() {
+        let line = line.trim().trim_start_matches("error: ");
+        let joint = if at == 0 {
+            ""
+        } else if message.ends_with(':') {
+            " "
+        } else {
+            ", "
+        };
+        message.push_str(joint);
+        message.push_str(line);
+    }
+    let tips: Vec<&str> =
+        text.lines().filter_map(|line| line.trim().strip_prefix("tip: ")).collect();
+    let usage = text.lines().find_map(|line| line.strip_prefix("Usage: "));
+    let is_name = |word: &&str| word.starts_with(|c: char| c.is_ascii_lowercase());
+    let words = usage.unwrap_or("twinlog").split_whitespace().take_while(is_name);
+    let command: Vec<&str> = words.collect();
+    let help = format!("see `{} --help`", command.join(" "));
+    let next = if tips.is_empty() { help } else { format!("{}; {help}", tips.join("; ")) };
+    (message, next)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wrong_usage_is_one_line_with_all_names_and_the_next_step() {
+        // As clap 4.6 writes them.
+        let missing = "error: the following required arguments were not provided:\n  \
+                       --partition <NUMBER>\n  --offset <OFFSET>\n\nUsage: twinlog translate \
+                       --partition <NUMBER> <FILE>\n\nFor more information, try '--help'.\n";
+        assert_eq!(
+            usage_in_words(missing),
+            (
+                "the following required arguments were not provided: --partition <NUMBER>, \
+                 --offset <OFFSET>"
+                    .to_owned(),
+                "see `twinlog translate --help`".to_owned()
+            )
+        );
+        let unknown = "error: unexpected argument '--grup' found\n\n  tip: a similar argument \
+                       exists: '--group'\n\nUsage: twinlog status --group <GROUP> <FILE>\n";
+        assert_eq!(
+            usage_in_words(unknown),
+            (
+                "unexpected argument '--grup' found".to_owned(),
+                "a similar argument exists: '--group'; see `twinlog status --help`".to_owned()
+            )
+        );
+        assert_eq!(usage_in_words("error: no").1, "see `twinlog --help`");
+    }
 }

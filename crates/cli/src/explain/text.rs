@@ -1,32 +1,46 @@
 //! `explain` for people: the verdict first, then the links, then what to do.
 
 use std::fmt::Write;
-use std::io::IsTerminal;
 
 use twinlog_doctor::{Chain, Fix, Link, LinkState, MirroredBy, Outcome};
 
 use super::document::more;
-use crate::output::{table, table_text};
+use crate::output::{table, table_text, terminal_width};
 
 /// Evidence that is shown of one link; `--json` has all.
 const EVIDENCE_MAX: usize = 12;
-/// Where it is not the terminal's width that limits a line.
+/// How wide text is where there is no terminal.
 const WIDTH: usize = 100;
+/// Where summaries begin.
+const INDENT: usize = 33;
 
 /// `verbose`: with the evidence of links that are well.
 pub(crate) fn text(chain: &Chain, verbose: bool) -> String {
     let mut text = headline(chain);
     text.push('\n');
-    let width = width();
+    let width = terminal_width().map_or(WIDTH, |width| width.max(60));
+    let mut not_reached: Vec<&str> = Vec::new();
     for link in &chain.links {
         let (state, name) = (link.state.word(), link.name.word());
-        let indent = 32;
-        let summary = wrapped(&summary(link), indent, width);
+        if link.state == LinkState::NotReached {
+            not_reached.push(name);
+            continue;
+        }
+        let summary = wrapped(&link.summary, INDENT, width);
         let _ = writeln!(text, "  {state:<11}  {name:<16}  {summary}");
         let bad = matches!(link.state, LinkState::Broken | LinkState::Unknown);
-        let stands = link.state == LinkState::NotReached && !link.evidence.is_empty();
-        if bad || verbose || stands {
+        if bad || verbose {
             evidence(link, &mut text);
+        }
+    }
+    // They are the last ones: nothing comes behind a break.
+    if !not_reached.is_empty() {
+        let names = wrapped(&not_reached.join(", "), 15, width);
+        let _ = writeln!(text, "  {:<11}  {names}", LinkState::NotReached.word());
+        for link in &chain.links {
+            if link.state == LinkState::NotReached {
+                evidence(link, &mut text);
+            }
         }
     }
     if let Some(link) = chain.first_broken() {
@@ -60,24 +74,17 @@ fn headline(chain: &Chain) -> String {
     text
 }
 
-fn summary(link: &Link) -> String {
-    match link.state {
-        LinkState::NotReached => "-".to_owned(),
-        _ => link.summary.clone(),
-    }
-}
-
 fn evidence(link: &Link, text: &mut String) {
     let mut rows = table(&["", "", ""]);
     for seen in link.evidence.iter().take(EVIDENCE_MAX) {
         rows.add_row([seen.what.as_str(), seen.value.as_str(), seen.place.as_str()]);
     }
     for line in table_text(&rows).lines().filter(|line| !line.trim().is_empty()) {
-        let _ = writeln!(text, "{:30}{line}", "");
+        let _ = writeln!(text, "      {}", line.trim_start());
     }
     let rest = link.evidence.len().saturating_sub(EVIDENCE_MAX);
     if rest > 0 {
-        let _ = writeln!(text, "{:32}and {rest} more (--json has all)", "");
+        let _ = writeln!(text, "      and {rest} more (--json has all)");
     }
 }
 
@@ -96,13 +103,6 @@ fn remedy(link: &Link, width: usize, text: &mut String) {
     if let Some(code) = link.code {
         let _ = writeln!(text, "  more   {}", more(code));
     }
-}
-
-fn width() -> usize {
-    if !std::io::stdout().is_terminal() {
-        return usize::MAX;
-    }
-    crate::output::terminal_width().map_or(WIDTH, |width| width.max(60))
 }
 
 /// Breaks a text between words; all lines but the first are indented.

@@ -4,7 +4,7 @@ use twinlog_flow::Standing;
 use twinlog_types::{Code, State, TopicPartition};
 
 use super::topic::{finding, is_about_map, is_about_topic};
-use super::walk::{Draft, Finding, Walk, on_topic, or_none};
+use super::walk::{Draft, Finding, Walk, counted, on_topic, or_none};
 use crate::chain::LinkName;
 use crate::facts::Trouble;
 use crate::remedy::Impact;
@@ -30,7 +30,7 @@ impl Walk<'_> {
         }
         link.ok(match waiting {
             0 => "everything that may be copied is".to_owned(),
-            n => format!("{n} offsets of the source are not copied yet"),
+            n => format!("on the way: {} of the source left", counted(n, "offset")),
         });
         self.push(link);
     }

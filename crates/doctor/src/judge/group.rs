@@ -6,7 +6,7 @@ use twinlog_client::GroupKind;
 use twinlog_mirror::{NameFilter, Refusal, Verdict, why_not_replicated};
 use twinlog_types::{Code, GroupId, Severity, State};
 
-use super::walk::{Draft, Finding, Walk, on_group};
+use super::walk::{Draft, Finding, Walk, counted, on_group};
 use crate::chain::{Fix, LinkName};
 use crate::facts::Trouble;
 use crate::mm2::{CHECKPOINT_CONNECTOR, SOURCE_CONNECTOR};
@@ -38,6 +38,9 @@ const COMPARED: &[&str] = &[
     "replication.policy.class",
 ];
 
+/// Partitions without a commit that are named.
+const NAMED_MAX: usize = 5;
+
 impl Walk<'_> {
     pub(super) fn group_configuration(&mut self, group: &GroupId) {
         let mut link = Draft::new(LinkName::Configuration);
@@ -56,8 +59,10 @@ impl Walk<'_> {
             }
             Verdict::Excluded(pattern) => {
                 let origin = self.origin("groups.exclude");
-                let summary =
-                    format!("groups.exclude contains {pattern}, which matches {group} ({origin})");
+                let unknown = self.if_unknown(group);
+                let summary = format!(
+                    "groups.exclude contains {pattern}, which matches {group} ({origin}){unknown}"
+                );
                 let mut finding = Finding::stops(Code::GroupExcluded, summary);
                 if let Some(rest) = without(&config.groups, &pattern) {
                     finding = finding.fix(self.property("groups.exclude", &rest));
@@ -72,7 +77,8 @@ impl Walk<'_> {
             Verdict::NotIncluded => {
                 let origin = self.origin("groups");
                 let patterns = list(config.groups.include());
-                let summary = format!("no pattern of `groups` matches {group} ({origin})");
+                let unknown = self.if_unknown(group);
+                let summary = format!("no pattern of `groups` matches {group} ({origin}){unknown}");
                 let added = added(config.groups.include(), group.as_str());
                 let fix = self.property("groups", &added);
                 link.saw("groups", patterns, origin);
@@ -80,6 +86,15 @@ impl Walk<'_> {
             }
         }
         self.push(link);
+    }
+
+    /// What is said of a group that does not even exist, as far as that was seen.
+    fn if_unknown(&self, group: &GroupId) -> String {
+        let sides = [&self.facts.source, &self.facts.target];
+        let is_absent = sides
+            .iter()
+            .all(|side| side.groups.as_ref().is_ok_and(|groups| !groups.contains_key(group)));
+        if is_absent { format!("; {}", self.no_commits(group, false, true)) } else { String::new() }
     }
 
     pub(super) fn topic_configuration(&mut self) {
@@ -235,7 +250,8 @@ impl Walk<'_> {
                 let value = format!("{}, {} members", worker.state, worker.members.len());
                 link.saw("MirrorMaker 2's workers", value, place);
                 if worker.is_alive() {
-                    link.ok(format!("MirrorMaker 2 runs it, {} processes", worker.members.len()));
+                    let workers = counted(worker.members.len() as u64, "worker");
+                    link.ok(format!("MirrorMaker 2 runs it, with {workers}"));
                 } else {
                     let group = &worker.group;
                     let summary =
@@ -307,22 +323,23 @@ impl Walk<'_> {
         }
         link.ok(format!("it has commits in {}", partitions(placed.len())));
         let topics: BTreeSet<_> = placed.iter().map(|commit| commit.tp.topic.clone()).collect();
-        let without: Vec<String> = topics
-            .iter()
-            .filter_map(|topic| {
-                let count = *facts.source.topics.as_ref().ok()?.get(topic)?;
-                let has = |number: i32| {
-                    placed.iter().any(|c| c.tp.topic == *topic && c.tp.partition == number)
-                };
-                let missing: Vec<String> = (0..count)
-                    .filter(|number| wanted(*number) && !has(*number))
-                    .map(|number| number.to_string())
-                    .collect();
-                (!missing.is_empty()).then(|| format!("{topic}: {}", missing.join(", ")))
-            })
-            .collect();
+        let mut without: Vec<String> = Vec::new();
+        for topic in &topics {
+            let count = facts.source.topics.as_ref().ok().and_then(|all| all.get(topic));
+            for number in 0..count.copied().unwrap_or_default() {
+                let has = placed
+                    .iter()
+                    .any(|commit| commit.tp.topic == *topic && commit.tp.partition == number);
+                if wanted(number) && !has {
+                    without.push(format!("{topic}-{number}"));
+                }
+            }
+        }
         if !without.is_empty() {
-            let summary = format!("no commit in partitions {}", without.join("; "));
+            let named: Vec<&str> = without.iter().take(NAMED_MAX).map(String::as_str).collect();
+            let more = without.len() - named.len();
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            let summary = format!("no commit in {}{more}", named.join(", "));
             link.found(Finding::notes(Code::GroupWithoutCommits, Severity::Info, summary));
         }
         self.left = Some(placed.iter().map(|commit| commit.tp.clone()).collect());
@@ -374,7 +391,7 @@ pub(super) fn did_you_mean(names: &[String]) -> String {
 }
 
 pub(super) fn partitions(count: usize) -> String {
-    if count == 1 { "1 partition".to_owned() } else { format!("{count} partitions") }
+    counted(count as u64, "partition")
 }
 
 pub(super) fn list(items: Option<&[String]>) -> String {

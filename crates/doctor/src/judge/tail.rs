@@ -3,7 +3,7 @@
 use twinlog_client::GroupMember;
 use twinlog_types::{Code, GroupId, Severity, TopicPartition};
 
-use super::walk::{Draft, Finding, Walk, on_group};
+use super::walk::{Draft, Finding, Walk, counted, on_group};
 use crate::chain::LinkName;
 use crate::mm2::CHECKPOINT_CONNECTOR;
 use crate::remedy::Impact;
@@ -43,7 +43,7 @@ impl Walk<'_> {
             }
             Ok(_) => {}
         }
-        link.ok(format!("{written} checkpoints of it are there"));
+        link.ok(format!("{} of it", counted(written, "checkpoint")));
         self.push(link);
     }
 
@@ -120,7 +120,8 @@ impl Walk<'_> {
             None => &[],
         };
         for member in members.iter().take(MEMBERS_MAX) {
-            link.saw("member", told(member), place.clone());
+            let value = format!("{}, {}", named(member), member.member_id);
+            link.saw("member", value, place.clone());
         }
         let lives = !matches!(state, "absent" | "Empty" | "Dead" | "" | "Unknown");
         if lives {
@@ -136,9 +137,10 @@ impl Walk<'_> {
     fn live(&self, state: &str, members: &[GroupMember]) -> Finding {
         let who = match members {
             [] => format!("the group is {state} on the target"),
-            [one] => format!("1 member lives on the target: {}", told(one)),
+            [one] => format!("1 member lives on the target: {}", named(one)),
             [first, ..] => {
-                format!("{} members live on the target, {} among them", members.len(), told(first))
+                let (count, first) = (members.len(), named(first));
+                format!("{count} members live on the target, {first} among them")
             }
         };
         let left = self.on_the_way();
@@ -201,8 +203,7 @@ impl Walk<'_> {
     }
 }
 
-/// `client consumer-1 at /10.0.0.7 (member consumer-1-4f…)`
-fn told(member: &GroupMember) -> String {
-    let GroupMember { client_id, client_host, member_id, .. } = member;
-    format!("client {client_id} at {client_host} (member {member_id})")
+/// `client consumer-1 at 10.0.0.7`
+fn named(member: &GroupMember) -> String {
+    format!("client {} at {}", member.client_id, member.client_host.trim_start_matches('/'))
 }

@@ -3,7 +3,7 @@
 use twinlog_types::{Code, GroupId, Severity, State, TopicPartition};
 
 use super::topic::is_about_map;
-use super::walk::{Draft, Finding, Walk, or_none};
+use super::walk::{Draft, Finding, Walk, counted, or_none};
 use crate::chain::LinkName;
 use crate::facts::PartitionSyncs;
 use crate::remedy::Impact;
@@ -87,7 +87,7 @@ impl Walk<'_> {
                 link.found(Finding::blocks(Code::TargetRecreated, summary).of(&tp));
             }
         }
-        link.ok(format!("{pairs} pairs of offsets are there"));
+        link.ok(format!("{} of offsets", counted(pairs, "pair")));
     }
 
     fn without_syncs(&self, tp: &TopicPartition) -> Finding {
@@ -127,8 +127,7 @@ impl Walk<'_> {
                 self.translation_of_twinlog(&mut link, group, tp);
             }
         }
-        let what = if self.is_mm2() { "as MirrorMaker 2 can" } else { "exactly" };
-        link.ok(format!("{} translated {what}", super::group::partitions(left.len())));
+        link.ok(format!("{} translated", super::group::partitions(left.len())));
         self.push(link);
     }
 

@@ -372,6 +372,11 @@ pub(super) fn on_topic(side: &Side, topic: impl std::fmt::Display) -> String {
     format!("{}: topic {topic}", side.alias)
 }
 
+/// `1 record`, `2 records`.
+pub(super) fn counted(n: u64, what: &str) -> String {
+    if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
+}
+
 /// A number, or that there is none.
 pub(super) fn or_none(number: Option<impl ToString>) -> String {
     number.map_or_else(|| "none".to_owned(), |number| number.to_string())
