@@ -39,7 +39,7 @@ use self::scene::{File, GROUPS, LIVE, LIVE_READ, Scene, TOPICS, Way};
 use self::traffic::{Pace, Traffic, Who};
 use crate::args::Demo;
 use crate::config;
-use crate::output::{Failure, INTERRUPTED, NOT_FOUND_OUT, Output, WRONG};
+use crate::output::{Failure, INTERRUPTED, NOT_FOUND_OUT, Output};
 
 /// How long the backlog may take; far more than it does.
 const COPY_WITHIN: Duration = Duration::from_mins(2);
@@ -112,7 +112,7 @@ async fn show(args: &Demo, out: Output) -> Result<ExitCode, Failure> {
             () = signals.any() => return Ok(ExitCode::from(INTERRUPTED)),
         }
     }
-    Ok(ExitCode::from(if document.verdict.is_well() { 0 } else { WRONG }))
+    Ok(ExitCode::from(document.verdict.exit()))
 }
 
 /// Progress.

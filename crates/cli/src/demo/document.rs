@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::ledger::Outcome;
+use crate::output::WRONG;
 
 /// Everything that was found out.
 #[derive(Serialize)]
@@ -126,5 +127,88 @@ impl Verdict {
 
     pub(super) fn is_well(&self) -> bool {
         self.result == "exact"
+    }
+
+    /// The exit code of the command.
+    pub(super) fn exit(&self) -> u8 {
+        if self.is_well() { 0 } else { WRONG }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::demo::ledger::Ledger;
+
+    const CLEAN: Drill = Drill { lost_records: 3, compared_records: 97, different_partitions: 0 };
+
+    /// A group that must read records 41 to 100, and is sent to a place where `first` comes first.
+    fn resumed(first: u64) -> GroupLine {
+        let place = ("orders", 0);
+        let mut ledger = Ledger::default();
+        let records = ledger.next(place, 100);
+        ledger.written(place, 700, 100);
+        let mut replay = ledger.replay(place, 740);
+        for record in &records[first as usize - 1..] {
+            replay.take(record.value.as_deref());
+        }
+        let outcome = replay.end();
+        let drill = GroupDrill {
+            result: outcome.verdict().word(),
+            outcome: Some(outcome),
+            consequence: None,
+        };
+        group(true, drill)
+    }
+
+    fn unsynced(result: &'static str) -> GroupLine {
+        group(false, GroupDrill { result, outcome: None, consequence: None })
+    }
+
+    fn group(synced: bool, drill: GroupDrill) -> GroupLine {
+        GroupLine {
+            group: "billing",
+            flow: "hello->world".into(),
+            topic: "orders",
+            partition: 0,
+            target_topic: "hello.orders".into(),
+            stands: "",
+            synced,
+            source_offset: Some(740),
+            target_offset: Some(40),
+            source_record: None,
+            target_record: None,
+            translation: Some("exact"),
+            state: "in-sync",
+            code: None,
+            reason: None,
+            next: None,
+            drill,
+        }
+    }
+
+    #[test]
+    fn groups_that_resume_at_their_record_pass() {
+        let verdict = Verdict::of(&[resumed(41), unsynced("not-synced")], &CLEAN);
+        assert_eq!((verdict.result, verdict.synced, verdict.exact), ("exact", 1, 1));
+        assert_eq!(verdict.exit(), 0);
+    }
+
+    #[test]
+    fn one_group_at_a_wrong_target_offset_fails_all() {
+        for first in [40, 42] {
+            let verdict = Verdict::of(&[resumed(41), resumed(first)], &CLEAN);
+            assert_eq!((verdict.result, verdict.synced, verdict.exact), ("failed", 2, 1));
+            assert_eq!(verdict.exit(), 1);
+        }
+    }
+
+    #[test]
+    fn a_group_without_a_position_or_a_copy_that_differs_fails_all() {
+        let no_position = GroupDrill { result: "no-position", outcome: None, consequence: None };
+        assert_eq!(Verdict::of(&[group(true, no_position)], &CLEAN).exit(), 1);
+        assert_eq!(Verdict::of(&[resumed(41), unsynced("unexpected")], &CLEAN).exit(), 1);
+        let differs = Drill { different_partitions: 1, ..CLEAN };
+        assert_eq!(Verdict::of(&[resumed(41)], &differs).exit(), 1);
     }
 }

@@ -65,18 +65,16 @@ pub(super) async fn before(
     Ok(lines)
 }
 
-/// What it means for a group that it is not synced.
+/// What it means for a group that it is not synced, should its source be lost now.
 fn consequence(group: &Group, line: &GroupLine, ledger: &Ledger) -> String {
     let target = if group.way == Way::There { "world" } else { "hello" };
     if let Some(record) = &line.target_record {
         let stood = line.source_record.as_deref().unwrap_or("the end");
-        return format!("its member on {target} goes on at {record}; the others stood at {stood}");
+        return format!("Its member on {target} goes on at {record}, not at {stood}.");
     }
     let due = ledger.replay(group.place, line.source_offset.unwrap_or_default()).end().due;
     let again = ledger.count(group.place).saturating_sub(due);
-    format!(
-        "no position on {target}: auto.offset.reset=earliest re-reads {again} records, latest skips {due}"
-    )
+    format!("auto.offset.reset on {target}: earliest repeats {again} records, latest skips {due}.")
 }
 
 /// Lets every synced group resume on the target: where its coordinator says, to the end.

@@ -35,8 +35,6 @@ struct Book {
     numbered: u64,
     /// By offset.
     kept: Vec<Entry>,
-    /// Where the last batch begins: compaction leaves it alone.
-    last_batch: i64,
 }
 
 /// What was written to one cluster.
@@ -75,22 +73,17 @@ impl Ledger {
     pub(super) fn written(&mut self, place: Place, offset: i64, count: u64) {
         let book = self.books.entry(place).or_default();
         let first = book.numbered + 1 - count;
-        book.last_batch = offset;
         book.kept.extend(
             (offset..).zip(first..first + count).map(|(offset, number)| Entry { offset, number }),
         );
     }
 
-    /// The cleaner ran: of each key the newest record stays, and the last batch as it is.
+    /// The cleaner ran over everything: of each key the newest record stays.
     pub(super) fn compacted(&mut self, place: Place) {
         let Some(book) = self.books.get_mut(&place) else { return };
         let newest: BTreeMap<String, u64> =
             book.kept.iter().map(|entry| (key(place, entry.number), entry.number)).collect();
-        let last_batch = book.last_batch;
-        book.kept.retain(|entry| {
-            entry.offset >= last_batch
-                || newest.get(&key(place, entry.number)) == Some(&entry.number)
-        });
+        book.kept.retain(|entry| newest.get(&key(place, entry.number)) == Some(&entry.number));
     }
 
     /// How many records a consumer would see.
@@ -271,17 +264,18 @@ mod tests {
     fn of_a_compacted_key_the_newest_record_is_due() {
         let place = (COMPACTED, 0);
         let mut ledger = Ledger::default();
-        for offset in [0, 10, 20] {
-            ledger.next(place, 10);
-            ledger.written(place, offset, 10);
-        }
+        ledger.next(place, 30);
+        ledger.written(place, 700, 30);
         ledger.compacted(place);
-        // Numbers 3, 6, ... 18 stay; the hot keys' newest are among 19 to 29, the last batch stays.
-        let offsets: Vec<i64> =
-            ledger.books[&place].kept.iter().map(|entry| entry.offset).collect();
-        assert_eq!(offsets[..6], [2, 5, 8, 11, 14, 17]);
-        assert_eq!(offsets[6..], (20..30).collect::<Vec<i64>>());
-        assert_eq!(ledger.replay(place, 3).end().due_record.as_deref(), Some("profiles-0 #6"));
+        ledger.next(place, 2);
+        ledger.written(place, 730, 2);
+        // Numbers 3, 6, ... 30 have keys of their own. The newest of the seven hot keys (number
+        // modulo 7) that are not multiples of 3 are 29, 28, 26, 25, 23, 20 and 17.
+        let numbers: Vec<u64> =
+            ledger.books[&place].kept.iter().map(|entry| entry.number).collect();
+        let expected = [3, 6, 9, 12, 15, 17, 18, 20, 21, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32];
+        assert_eq!(numbers, expected);
+        assert_eq!(ledger.replay(place, 703).end().due_record.as_deref(), Some("profiles-0 #6"));
     }
 
     #[test]

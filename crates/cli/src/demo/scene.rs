@@ -66,30 +66,30 @@ pub(super) const TOPICS: [Topic; 4] = [
     Topic {
         way: Way::There,
         name: "orders",
-        partitions: &[part(731_000, 60_000), part(184_500, 40_000)],
+        partitions: &[part(731_000, 200_000), part(184_500, 100_000)],
         written: Written::Plainly,
-        what: "the source's logs do not begin at 0",
+        what: "the first records are gone",
     },
     Topic {
         way: Way::There,
         name: "payments",
-        partitions: &[part(52_300, 40_000)],
+        partitions: &[part(52_300, 80_000)],
         written: Written::InTransactions,
-        what: "transactions, every fifth aborted",
+        what: "every 5th transaction aborted",
     },
     Topic {
         way: Way::There,
         name: COMPACTED,
-        partitions: &[part(9_100, 30_000)],
+        partitions: &[part(9_100, 60_000)],
         written: Written::AndCompacted,
-        what: "compacted: two offsets of three are holes",
+        what: "compacted, 2 of 3 are holes",
     },
     Topic {
         way: Way::Back,
         name: "returns",
-        partitions: &[part(3_000, 10_000)],
+        partitions: &[part(3_000, 20_000)],
         written: Written::Plainly,
-        what: "its flow syncs no group offsets",
+        what: "its flow syncs no groups",
     },
 ];
 
@@ -101,6 +101,9 @@ pub(super) enum Stands {
     /// At an offset so far behind the start of the log.
     At(i64),
 }
+
+/// An offset of `orders` that people may want to translate.
+pub(super) const EXAMPLE_OFFSET: i64 = 881_000;
 
 /// A group of the demo.
 pub(super) struct Group {

@@ -9,12 +9,9 @@ const WIDTH: usize = 100;
 
 pub(super) fn text(document: &Document) -> String {
     let mut text = String::new();
-    let at: Vec<String> = document
-        .clusters
-        .iter()
-        .map(|cluster| format!("{} ({})", cluster.alias, cluster.bootstrap))
-        .collect();
-    let _ = writeln!(text, "{}, mirrored in both directions: {}", at.join(" and "), document.file);
+    let (hello, world) = (bootstrap(document, "hello"), bootstrap(document, "world"));
+    let _ = writeln!(text, "hello ({hello}) is mirrored to world ({world}), and world to hello,");
+    let _ = writeln!(text, "as {} says, an ordinary MirrorMaker 2 file.", document.file);
     topics(document, &mut text);
     groups(document, &mut text);
     reasons(document, &mut text);
@@ -23,9 +20,14 @@ pub(super) fn text(document: &Document) -> String {
     text
 }
 
+fn bootstrap<'a>(document: &'a Document, alias: &str) -> &'a str {
+    let found = document.clusters.iter().find(|cluster| cluster.alias == alias);
+    found.map_or("", |cluster| cluster.bootstrap.as_str())
+}
+
 fn topics(document: &Document, text: &mut String) {
     let mut rows =
-        table(&["FLOW", "TOPIC", "ON THE TARGET", "RECORDS", "COPIED", "FROM", "WHAT IS SPECIAL"]);
+        table(&["FLOW", "TOPIC", "ON THE TARGET", "RECORDS", "COPIED", "BEGINS AT", "SPECIAL"]);
     for topic in &document.topics {
         rows.add_row([
             topic.flow.clone(),
@@ -40,20 +42,20 @@ fn topics(document: &Document, text: &mut String) {
     text.push('\n');
     text.push_str(&table_text(&rows));
     let copied = &document.copied;
-    let _ = writeln!(
-        text,
-        "  {} records were there before and were copied in {}, {} a second; {} come each second.",
+    let told = format!(
+        "{} records were there before: copied in {}, {} a second. {} a second come on top.",
         grouped(copied.records),
-        seconds(copied.ms),
+        duration(copied.ms),
         grouped(copied.records_per_second),
         grouped(super::traffic::BUSY_PER_SECOND),
     );
+    wrapped(&told, text);
 }
 
 fn groups(document: &Document, text: &mut String) {
     text.push_str("\nWhere each group stands: other offsets, the same record\n");
     let mut rows =
-        table(&["GROUP", "STANDS", "COMMITTED ON SOURCE", "ON TARGET", "READS NEXT ON BOTH"]);
+        table(&["GROUP", "STANDS", "COMMITTED ON SOURCE", "ON TARGET", "NEXT ON BOTH, OR WHY NOT"]);
     for group in &document.groups {
         rows.add_row([
             group.group.to_owned(),
@@ -73,7 +75,7 @@ fn place(topic: &str, partition: i32, offset: Option<i64>) -> String {
 fn next_on_both(group: &GroupLine) -> String {
     let record = |record: &Option<String>| record.clone().unwrap_or_else(|| "nothing".to_owned());
     if !group.synced || group.code.is_some() {
-        return format!("{}: {}", group.state, group.code.unwrap_or("-"));
+        return group.code.unwrap_or(group.state).to_owned();
     }
     if group.source_record == group.target_record {
         return record(&group.source_record);
@@ -85,62 +87,58 @@ fn reasons(document: &Document, text: &mut String) {
     let told = document.groups.iter().filter(|group| group.next.is_some());
     for (at, group) in told.enumerate() {
         if at == 0 {
-            text.push_str("\nNot synced, and why\n");
+            text.push_str("\nNot synced: why, and what a failover would mean\n");
         }
         let reason = group.reason.as_deref().unwrap_or("no reason is known");
-        wrapped(&format!("{}: {reason}", group.group), text);
+        let consequence = group.drill.consequence.as_deref().unwrap_or_default();
+        wrapped(&format!("{}: {reason}. {consequence}", group.group), text);
         let _ = writeln!(text, "     next: {}", group.next.as_deref().unwrap_or_default());
     }
 }
 
 fn drill(document: &Document, text: &mut String) {
-    let _ = writeln!(
-        text,
-        "\nThe drill: hello was killed in the middle of its traffic; groups resume on world (read_committed)"
+    text.push_str(
+        "\nThe drill: hello is killed in the middle of its traffic, the groups resume on world\n",
     );
     let mut rows = table(&[
         "GROUP",
         "FROM OFFSET",
-        "DUE BY WHAT WAS WRITTEN",
+        "DUE (AS WRITTEN)",
         "READ FIRST",
-        "THEN",
+        "DUE RECORDS READ",
         "VERDICT",
     ]);
     for group in document.groups.iter().filter(|group| group.synced) {
-        let dash = || "-".to_owned();
-        let offset = group.target_offset.map_or_else(dash, |offset| offset.to_string());
+        let offset =
+            group.target_offset.map_or_else(|| "-".to_owned(), |offset| offset.to_string());
         let Some(outcome) = &group.drill.outcome else {
             rows.add_row([group.group, &offset, "-", "-", "-", group.drill.result]);
             continue;
         };
-        let end = || "the end".to_owned();
+        let record =
+            |record: &Option<String>| record.clone().unwrap_or_else(|| "nothing".to_owned());
         rows.add_row([
             group.group.to_owned(),
             offset,
-            outcome.due_record.clone().unwrap_or_else(end),
-            outcome.resumed_record.clone().unwrap_or_else(end),
+            record(&outcome.due_record),
+            record(&outcome.resumed_record),
             format!("{} of {}", outcome.read, outcome.due),
             group.drill.result.to_owned(),
         ]);
     }
     text.push_str(&table_text(&rows));
-    for group in document.groups.iter().filter(|group| !group.synced) {
-        let consequence = group.drill.consequence.as_deref().unwrap_or_default();
-        wrapped(&format!("{} ({}): {consequence}", group.group, group.drill.result), text);
-    }
     let drill = &document.drill;
-    let _ = writeln!(
-        text,
-        "  All {} copied records compared with what was written: {} partitions differ. {} records\n  \
-         that hello had acknowledged were not copied yet; they are lost as long as it is down.",
+    let differ = match drill.different_partitions {
+        0 => "none is missing, doubled or changed".to_owned(),
+        1 => "1 partition differs".to_owned(),
+        n => format!("{n} partitions differ"),
+    };
+    let told = format!(
+        "{} copied records compared: {differ}. Not copied yet, so lost: {}.",
         grouped(drill.compared_records),
-        if drill.different_partitions == 0 {
-            "no".to_owned()
-        } else {
-            drill.different_partitions.to_string()
-        },
         grouped(drill.lost_records),
     );
+    wrapped(&told, text);
 }
 
 fn ending(document: &Document, text: &mut String) {
@@ -151,33 +149,31 @@ fn ending(document: &Document, text: &mut String) {
         .unwrap_or_default();
     let _ = writeln!(
         text,
-        "\n{}: {} of {} synced groups resumed at the exact record. {}{memory}.",
+        "\n{}: {} of {} synced groups resumed at the exact record. All of it took {}{memory}.",
         if verdict.is_well() { "PASSED" } else { "FAILED" },
         verdict.exact,
         verdict.synced,
-        seconds(document.ms),
+        duration(document.ms),
     );
     if !document.stays {
-        text.push_str("Both clusters are gone now; without --once they stay, and any Kafka client can connect.\n");
+        text.push_str(
+            "Without --once both clusters stay, and any Kafka client can connect to them.\n",
+        );
         return;
     }
-    let bootstrap = |alias: &str| {
-        let found = document.clusters.iter().find(|cluster| cluster.alias == alias);
-        found.map_or("", |cluster| cluster.bootstrap.as_str())
-    };
     let file = &document.file;
     let _ = write!(
         text,
-        "
-hello is back and mirrored again, until Ctrl-C. Try in another terminal:
+        "hello is back and mirrored again. Both clusters stay until Ctrl-C; in another terminal, try:
   twinlog status {file}
-  twinlog translate {file} --group reports
-  kafka-console-consumer.sh --bootstrap-server {} --topic hello.orders --group reports \\
-    --max-messages 1
+  twinlog translate {file} --topic orders --partition 0 --offset {}
   kafka-consumer-groups.sh --bootstrap-server {} --describe --all-groups
+  kafka-console-consumer.sh --bootstrap-server {} \\
+    --topic hello.orders --group reports --max-messages 1
 ",
-        bootstrap("world"),
-        bootstrap("hello"),
+        super::scene::EXAMPLE_OFFSET,
+        bootstrap(document, "world"),
+        bootstrap(document, "world"),
     );
 }
 
@@ -208,6 +204,7 @@ fn grouped(number: u64) -> String {
     text
 }
 
-fn seconds(ms: u64) -> String {
-    format!("{}.{} s", ms / 1_000, ms % 1_000 / 100)
+/// `75 ms`, `1.4 s`.
+fn duration(ms: u64) -> String {
+    if ms < 1_000 { format!("{ms} ms") } else { format!("{}.{} s", ms / 1_000, ms % 1_000 / 100) }
 }
