@@ -353,6 +353,7 @@ pub(crate) fn rules(configs: &BTreeMap<String, String>, options: &EmbeddedOption
     Rules {
         message_bytes_max: usize::try_from(number_of(configs, options, "max.message.bytes"))
             .unwrap_or(0),
+        segment_bytes: usize::try_from(number_of(configs, options, "segment.bytes")).unwrap_or(0),
         compacted: is_compacted(configs, options),
         append_time: value(configs, options, "message.timestamp.type") == "LogAppendTime",
         compression: Compression::from_config(&value(configs, options, "compression.type")),

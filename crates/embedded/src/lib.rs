@@ -5,9 +5,8 @@
 //! as Apache Kafka 4.3 and 3.9 were seen to answer. Under a paused tokio clock and a current-thread
 //! runtime, one seed gives one trace.
 //!
-//! Does not: keep anything on disk, check rights, speak TLS or SASL, convert message formats 0 and
-//! 1, enforce quotas (a [`fault`](Action::Throttle) imitates them), or serve share and streams
-//! groups beyond their existence.
+//! Does not: keep anything on disk, speak TLS or any SASL mechanism but PLAIN, convert message
+//! formats 0 and 1, or serve share and streams groups beyond their existence.
 //!
 //! # Invariants
 //!
@@ -55,6 +54,7 @@ mod partition;
 mod patterns;
 mod placement;
 mod producer_state;
+mod quotas;
 mod retention;
 mod rights;
 mod sasl;

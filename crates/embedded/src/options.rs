@@ -63,6 +63,7 @@ impl KafkaVersion {
                 | A::AlterConfigs
                 | A::AlterPartitionReassignments
                 | A::DescribeClientQuotas
+                | A::AlterClientQuotas
                 | A::DescribeLogDirs
                 | A::DescribeQuorum
                 | A::DescribeTopicPartitions

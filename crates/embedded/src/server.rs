@@ -1,7 +1,7 @@
 //! One connection: frames in, answers out, one request at a time as a broker does it, and the
 //! faults that happen on the way.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -9,12 +9,12 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::sleep;
 use tracing::debug;
 use twinlog_protocol::messages::{
-    AddOffsetsToTxnRequest, AddPartitionsToTxnRequest, AlterConfigsRequest,
-    AlterPartitionReassignmentsRequest, ApiVersionsRequest, ConsumerGroupDescribeRequest,
-    ConsumerGroupHeartbeatRequest, CreateAclsRequest, CreatePartitionsRequest, CreateTopicsRequest,
-    DeleteAclsRequest, DeleteGroupsRequest, DeleteRecordsRequest, DeleteTopicsRequest,
-    DescribeAclsRequest, DescribeClientQuotasRequest, DescribeClusterRequest,
-    DescribeConfigsRequest, DescribeGroupsRequest, DescribeLogDirsRequest,
+    AddOffsetsToTxnRequest, AddPartitionsToTxnRequest, AlterClientQuotasRequest,
+    AlterConfigsRequest, AlterPartitionReassignmentsRequest, ApiVersionsRequest,
+    ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest, CreateAclsRequest,
+    CreatePartitionsRequest, CreateTopicsRequest, DeleteAclsRequest, DeleteGroupsRequest,
+    DeleteRecordsRequest, DeleteTopicsRequest, DescribeAclsRequest, DescribeClientQuotasRequest,
+    DescribeClusterRequest, DescribeConfigsRequest, DescribeGroupsRequest, DescribeLogDirsRequest,
     DescribeProducersRequest, DescribeQuorumRequest, DescribeTopicPartitionsRequest,
     DescribeTransactionsRequest, ElectLeadersRequest, EndTxnRequest, FetchRequest,
     FindCoordinatorRequest, HeartbeatRequest, IncrementalAlterConfigsRequest,
@@ -48,12 +48,20 @@ pub(crate) struct Call {
     pub happening: Option<Happening>,
     /// Whether the connection ends instead of an answer.
     hung_up: AtomicBool,
+    /// Milliseconds for which a quota mutes the connection behind the answer.
+    muted: AtomicU64,
 }
 
 impl Call {
     /// Ends the connection instead of an answer.
     pub(crate) fn hang_up(&self) {
         self.hung_up.store(true, Ordering::Relaxed);
+    }
+
+    /// Reads nothing for this time once the answer is sent.
+    pub(crate) fn mute(&self, time: Duration) {
+        let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        self.muted.store(millis, Ordering::Relaxed);
     }
 
     pub(crate) fn new(
@@ -73,6 +81,7 @@ impl Call {
             peer,
             happening: None,
             hung_up: AtomicBool::new(false),
+            muted: AtomicU64::new(0),
         }
     }
 
@@ -222,7 +231,9 @@ pub(crate) async fn deliver<S: AsyncWrite + Unpin>(
     if call.is(&Action::CloseBehindAnswer) {
         return Err(Closed::Fault);
     }
-    if let Some(time) = call.throttle() {
+    let muted = Duration::from_millis(call.muted.load(Ordering::Relaxed));
+    let time = call.throttle().unwrap_or_default().max(muted);
+    if !time.is_zero() {
         sleep(time).await; // a throttled connection is muted: nothing on it is read
     }
     Ok(())
@@ -346,6 +357,7 @@ pub(crate) async fn dispatch(
         ApiKey::DescribeClientQuotas => {
             serve!(DescribeClientQuotasRequest, api::describe_client_quotas)
         }
+        ApiKey::AlterClientQuotas => serve!(AlterClientQuotasRequest, api::alter_client_quotas),
         ApiKey::DescribeLogDirs => serve!(DescribeLogDirsRequest, api::describe_log_dirs),
         ApiKey::DescribeQuorum => serve!(DescribeQuorumRequest, api::describe_quorum),
         ApiKey::DescribeTopicPartitions => {

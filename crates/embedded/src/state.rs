@@ -18,6 +18,7 @@ use crate::groups::Group;
 use crate::memory::Memory;
 use crate::options::{EmbeddedOptions, KafkaVersion};
 use crate::partition::Partition;
+use crate::quotas::Quotas;
 use crate::rights::Acls;
 use crate::sessions::Sessions;
 use crate::transactions::Transaction;
@@ -120,6 +121,7 @@ pub(crate) struct State {
     pub journal: Journal,
     pub memory: Memory,
     pub acls: Acls,
+    pub quotas: Quotas,
     /// What is set for single brokers.
     pub broker_settings: BTreeMap<i32, BTreeMap<String, String>>,
     pub next_producer_id: i64,
@@ -179,6 +181,7 @@ impl State {
             journal: Journal::default(),
             memory: Memory::default(),
             acls: Acls::default(),
+            quotas: Quotas::default(),
             broker_settings: BTreeMap::new(),
             next_producer_id: 1000,
             next_number: 0,

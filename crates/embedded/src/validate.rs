@@ -7,8 +7,8 @@
 use bytes::Bytes;
 
 use crate::code::{
-    CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE, UNKNOWN_SERVER_ERROR,
-    UNSUPPORTED_COMPRESSION_TYPE,
+    CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE,
+    UNKNOWN_SERVER_ERROR, UNSUPPORTED_COMPRESSION_TYPE,
 };
 use crate::codec::{self, Compression, Frame, Head, RawRecord, RecordsError};
 
@@ -16,6 +16,8 @@ use crate::codec::{self, Compression, Frame, Head, RawRecord, RecordsError};
 #[derive(Clone, Debug)]
 pub(crate) struct Rules {
     pub message_bytes_max: usize,
+    /// No batch is larger than a segment.
+    pub segment_bytes: usize,
     pub compacted: bool,
     pub append_time: bool,
     /// `None` keeps what the producer sent.
@@ -189,7 +191,30 @@ pub(crate) fn batch(
         ));
     }
     every_record(&head, &records, name, rules, now_ms)?;
-    Ok(finished(batch, &head, &records, rules, now_ms))
+    let accepted = finished(batch, &head, &records, rules, now_ms);
+    let size = accepted.batch.len();
+    // Another codec may have made it larger.
+    if size > rules.message_bytes_max {
+        return Err(Refusal::of(
+            RefusalKind::Batch,
+            MESSAGE_TOO_LARGE,
+            format!(
+                "Message batch size is {size} bytes in append to partition {name} which exceeds the maximum configured size of {}.",
+                rules.message_bytes_max
+            ),
+        ));
+    }
+    if size > rules.segment_bytes {
+        return Err(Refusal::of(
+            RefusalKind::Batch,
+            RECORD_LIST_TOO_LARGE,
+            format!(
+                "Message batch size is {size} bytes in append to partition {name}, which exceeds the maximum configured segment size of {}.",
+                rules.segment_bytes
+            ),
+        ));
+    }
+    Ok(accepted)
 }
 
 fn counts(head: &Head) -> Result<(), Refusal> {

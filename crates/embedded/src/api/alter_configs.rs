@@ -49,6 +49,7 @@ fn replace(
     if resource.resource_type != TOPIC {
         return Err((INVALID_REQUEST, Some("only topics have settings here".to_owned())));
     }
+    state.settle_segments(&resource.resource_name);
     let options = state.options.clone();
     let topic = state.topics.get_mut(resource.resource_name.as_str()).ok_or_else(|| {
         let message = "This server does not host this topic-partition.".to_owned();

@@ -1,7 +1,6 @@
-//! What tools ask of brokers: `DescribeLogDirs`, `DescribeQuorum`, `DescribeClientQuotas`,
-//! `ListConfigResources`.
+//! What tools ask of brokers: `DescribeLogDirs`, `DescribeQuorum`, `ListConfigResources`.
 //!
-//! There is one directory, no quotas, and every broker is a voter of the controllers' quorum.
+//! There is one directory, and every broker is a voter of the controllers' quorum.
 
 use twinlog_protocol::messages::describe_log_dirs_response::{
     DescribeLogDirsPartition, DescribeLogDirsResult, DescribeLogDirsTopic,
@@ -11,9 +10,9 @@ use twinlog_protocol::messages::describe_quorum_response::{
 };
 use twinlog_protocol::messages::list_config_resources_response::ConfigResource;
 use twinlog_protocol::messages::{
-    BrokerId, DescribeClientQuotasRequest, DescribeClientQuotasResponse, DescribeLogDirsRequest,
-    DescribeLogDirsResponse, DescribeQuorumRequest, DescribeQuorumResponse,
-    ListConfigResourcesRequest, ListConfigResourcesResponse, StrBytes, string, topic_name,
+    BrokerId, DescribeLogDirsRequest, DescribeLogDirsResponse, DescribeQuorumRequest,
+    DescribeQuorumResponse, ListConfigResourcesRequest, ListConfigResourcesResponse, StrBytes,
+    string, topic_name,
 };
 
 use super::cluster::controller;
@@ -133,16 +132,6 @@ pub(crate) fn describe_quorum(
         });
         out.with_nodes(nodes.collect())
     })
-}
-
-pub(crate) fn describe_client_quotas(
-    call: &Call,
-    _: &DescribeClientQuotasRequest,
-) -> DescribeClientQuotasResponse {
-    DescribeClientQuotasResponse::default()
-        .with_error_code(call.refused("", -1).unwrap_or(NONE))
-        .with_error_message(None)
-        .with_entries(Some(Vec::new()))
 }
 
 pub(crate) fn list_config_resources(

@@ -1,12 +1,12 @@
 //! What a request names: for the request log, and for faults that are meant for one partition.
 
 use twinlog_protocol::messages::{
-    AddOffsetsToTxnRequest, AddPartitionsToTxnRequest, AlterConfigsRequest,
-    AlterPartitionReassignmentsRequest, ApiVersionsRequest, ConsumerGroupDescribeRequest,
-    ConsumerGroupHeartbeatRequest, CreateAclsRequest, CreatePartitionsRequest, CreateTopicsRequest,
-    DeleteAclsRequest, DeleteGroupsRequest, DeleteRecordsRequest, DeleteTopicsRequest,
-    DescribeAclsRequest, DescribeClientQuotasRequest, DescribeClusterRequest,
-    DescribeConfigsRequest, DescribeGroupsRequest, DescribeLogDirsRequest,
+    AddOffsetsToTxnRequest, AddPartitionsToTxnRequest, AlterClientQuotasRequest,
+    AlterConfigsRequest, AlterPartitionReassignmentsRequest, ApiVersionsRequest,
+    ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest, CreateAclsRequest,
+    CreatePartitionsRequest, CreateTopicsRequest, DeleteAclsRequest, DeleteGroupsRequest,
+    DeleteRecordsRequest, DeleteTopicsRequest, DescribeAclsRequest, DescribeClientQuotasRequest,
+    DescribeClusterRequest, DescribeConfigsRequest, DescribeGroupsRequest, DescribeLogDirsRequest,
     DescribeProducersRequest, DescribeQuorumRequest, DescribeTopicPartitionsRequest,
     DescribeTransactionsRequest, ElectLeadersRequest, EndTxnRequest, FetchRequest,
     FindCoordinatorRequest, HeartbeatRequest, IncrementalAlterConfigsRequest,
@@ -45,6 +45,7 @@ impl Mentions for ApiVersionsRequest {}
 impl Mentions for DescribeClusterRequest {}
 impl Mentions for ListGroupsRequest {}
 impl Mentions for DescribeClientQuotasRequest {}
+impl Mentions for AlterClientQuotasRequest {}
 impl Mentions for DescribeLogDirsRequest {}
 impl Mentions for DescribeQuorumRequest {}
 impl Mentions for ListConfigResourcesRequest {}

@@ -17,6 +17,7 @@ mod mentions;
 mod offsets;
 mod open_transactions;
 mod produce;
+mod quotas;
 mod topic_configs;
 mod topic_partitions;
 mod topics;
@@ -24,14 +25,11 @@ mod transactions;
 
 pub(crate) use acls::{create_acls, delete_acls, describe_acls};
 pub(crate) use alter_configs::alter_configs;
-pub(crate) use brokers::{
-    describe_client_quotas, describe_log_dirs, describe_quorum, list_config_resources,
-};
+pub(crate) use brokers::{describe_log_dirs, describe_quorum, list_config_resources};
 pub(crate) use cluster::{api_versions, describe_cluster, metadata, unknown_api_versions};
 pub(crate) use consumer_groups::{consumer_group_describe, consumer_group_heartbeat};
 pub(crate) use coordinators::find_coordinator;
 pub(crate) use delete_records::delete_records;
-pub(crate) use fetch::fetch;
 pub(crate) use group_members::{heartbeat, join_group, leave_group, sync_group};
 pub(crate) use group_offsets::{offset_commit, offset_delete, offset_fetch};
 pub(crate) use groups::{delete_groups, describe_groups, list_groups};
@@ -41,7 +39,7 @@ pub(crate) use leadership::{
 pub(crate) use mentions::Mentions;
 pub(crate) use offsets::{describe_producers, list_offsets, offset_for_leader_epoch};
 pub(crate) use open_transactions::{describe_transactions, list_transactions, write_txn_markers};
-pub(crate) use produce::produce;
+pub(crate) use quotas::{alter_client_quotas, describe_client_quotas, fetch, produce};
 pub(crate) use topic_configs::{describe_configs, incremental_alter_configs};
 pub(crate) use topic_partitions::describe_topic_partitions;
 pub(crate) use topics::{create_partitions, create_topics, delete_topics};

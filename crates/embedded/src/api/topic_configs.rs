@@ -132,6 +132,15 @@ fn synonyms_of(
     let shared = state.options.cluster_settings.get(setting.behind());
     if let Some(value) = shared {
         synonyms.push(synonym(setting.behind(), value, FROM_BROKERS));
+        // Of a time that can be said in several units the default is said in the coarsest one.
+        let hours = match setting.name {
+            "retention.ms" => Some("log.retention.hours"),
+            "segment.ms" => Some("log.roll.hours"),
+            _ => None,
+        };
+        if let Some(name) = hours {
+            synonyms.push(synonym(name, "168", FROM_KAFKA));
+        }
     }
     if setting.name == "min.insync.replicas" {
         let value = state.options.min_insync_replicas.to_string();

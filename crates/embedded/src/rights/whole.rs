@@ -62,7 +62,6 @@ macro_rules! on_cluster {
 }
 
 on_cluster! {
-    DescribeAclsRequest: Describe, DescribeAclsResponse;
     DescribeLogDirsRequest: Describe, DescribeLogDirsResponse;
     ElectLeadersRequest: Alter, ElectLeadersResponse;
     AlterPartitionReassignmentsRequest: Alter, AlterPartitionReassignmentsResponse;
@@ -70,6 +69,16 @@ on_cluster! {
     DescribeClientQuotasRequest: DescribeConfigs, DescribeClientQuotasResponse;
     DescribeQuorumRequest: Describe, DescribeQuorumResponse;
     ListConfigResourcesRequest: DescribeConfigs, ListConfigResourcesResponse;
+}
+
+impl Guarded for DescribeAclsRequest {
+    fn guard(&mut self, gate: &Gate<'_>) -> Verdict<Self> {
+        if gate.on_cluster(Operation::Describe) {
+            return Verdict::Serve;
+        }
+        let answer = DescribeAclsResponse::default().with_error_code(CLUSTER_AUTHORIZATION_FAILED);
+        Verdict::Answer(answer.with_error_message(None))
+    }
 }
 
 impl Guarded for AlterClientQuotasRequest {

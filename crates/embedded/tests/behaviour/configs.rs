@@ -216,3 +216,142 @@ async fn topics_are_deleted_by_name_or_id() {
     assert_eq!(client.call(&request, 5).await.responses[0].error_code, 3);
     assert!(cluster.topics().is_empty());
 }
+
+async fn of_broker(
+    client: &mut Client,
+    name: &str,
+) -> (i16, Vec<describe_configs_response::DescribeConfigsResourceResult>) {
+    let resource = describe_configs_request::DescribeConfigsResource::default()
+        .with_resource_type(4)
+        .with_resource_name(string(name))
+        .with_configuration_keys(None);
+    let request = DescribeConfigsRequest::default()
+        .with_resources(vec![resource])
+        .with_include_synonyms(true);
+    let answer = client.call(&request, 4).await;
+    (answer.results[0].error_code, answer.results[0].configs.clone())
+}
+
+async fn alter_broker(
+    client: &mut Client,
+    broker: &str,
+    name: &str,
+    operation: i8,
+    value: &str,
+) -> (i16, String) {
+    let config = AlterableConfig::default()
+        .with_name(string(name))
+        .with_config_operation(operation)
+        .with_value(Some(string(value)));
+    let resource = AlterConfigsResource::default()
+        .with_resource_type(4)
+        .with_resource_name(string(broker))
+        .with_configs(vec![config]);
+    let request = IncrementalAlterConfigsRequest::default().with_resources(vec![resource]);
+    let answer = client.call(&request, 1).await;
+    let result = &answer.responses[0];
+    let message = result.error_message.as_ref().map(ToString::to_string);
+    (result.error_code, message.unwrap_or_default())
+}
+
+#[tokio::test(start_paused = true)]
+async fn settings_of_brokers_are_shown_with_where_they_come_from() {
+    let cluster = EmbeddedCluster::start(EmbeddedOptions::new("hello").with_brokers(2));
+    let mut client = Client::to(&cluster, 1);
+    let (code, all) = of_broker(&mut client, "1").await;
+    // As many as 4.3.0 shows, but for two that its configuration file named.
+    assert_eq!((code, all.len()), (0, 341));
+    assert!(all.is_sorted_by(|a, b| a.name.as_str() < b.name.as_str()));
+    let find = |all: &[describe_configs_response::DescribeConfigsResourceResult], name: &str| {
+        let found = all.iter().find(|config| config.name.as_str() == name).unwrap().clone();
+        let value = found.value.as_ref().map(ToString::to_string);
+        let synonyms: Vec<String> = found
+            .synonyms
+            .iter()
+            .map(|s| format!("{}:{}={}", s.source, s.name, s.value.as_deref().unwrap_or("null")))
+            .collect();
+        (value, found.config_source, found.config_type, found.read_only, synonyms.join(","))
+    };
+    let row = |value: Option<&str>, source, kind, read_only, synonyms: &str| {
+        (value.map(str::to_owned), source, kind, read_only, synonyms.to_owned())
+    };
+    assert_eq!(find(&all, "node.id"), row(Some("1"), 4, 3, true, "4:node.id=1"));
+    assert_eq!(
+        find(&all, "log.cleaner.threads"),
+        row(Some("1"), 5, 3, false, "5:log.cleaner.threads=1")
+    );
+    assert_eq!(find(&all, "log.retention.ms"), row(None, 5, 5, false, ""));
+    assert_eq!(find(&all, "ssl.keystore.password"), row(None, 5, 9, false, ""));
+    assert_eq!(of_broker(&mut client, "2").await.0, 42, "another broker must be asked");
+    assert_eq!(of_broker(&mut client, "one").await.0, 42);
+    // One broker's own value is stronger than everybody's, and that one stronger than the default.
+    assert_eq!(alter_broker(&mut client, "", "log.retention.ms", 0, "7000").await.0, 0);
+    assert_eq!(alter_broker(&mut client, "1", "log.retention.ms", 0, "8000").await.0, 0);
+    let (_, all) = of_broker(&mut client, "1").await;
+    assert_eq!(
+        find(&all, "log.retention.ms"),
+        row(
+            Some("8000"),
+            2,
+            5,
+            false,
+            "2:log.retention.ms=8000,3:log.retention.ms=7000,5:log.retention.hours=168"
+        )
+    );
+    let (_, shared) = of_broker(&mut client, "").await;
+    let names: Vec<&str> = shared.iter().map(|config| config.name.as_str()).collect();
+    assert_eq!(names, ["log.retention.ms", "min.insync.replicas"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_set_for_all_brokers_stands_behind_the_topics() {
+    let cluster = cluster();
+    let mut client = Client::to(&cluster, 1);
+    assert_eq!(described(&mut client).await["max.message.bytes"], ("1048588".to_owned(), 5));
+    assert_eq!(alter_broker(&mut client, "", "message.max.bytes", 0, "100").await.0, 0);
+    assert_eq!(described(&mut client).await["max.message.bytes"], ("100".to_owned(), 3));
+    assert_eq!(client.produce(&batch(5)).await.error_code, 10);
+    assert_eq!(alter(&mut client, "max.message.bytes", 0, Some("10000")).await.0, 0);
+    assert_eq!(client.produce(&batch(5)).await.error_code, 0, "the topic's own value wins");
+    assert_eq!(alter_broker(&mut client, "", "log.retention.ms", 0, "60000").await.0, 0);
+    assert_eq!(described(&mut client).await["retention.ms"], ("60000".to_owned(), 3));
+    assert_eq!(alter_broker(&mut client, "", "log.retention.ms", 1, "").await.0, 0);
+    assert_eq!(described(&mut client).await["retention.ms"], ("604800000".to_owned(), 5));
+}
+
+#[tokio::test(start_paused = true)]
+async fn settings_of_brokers_are_refused_as_by_kafka() {
+    let cluster = cluster();
+    let mut client = Client::to(&cluster, 1);
+    let rows = [
+        ("log.dirs", "/x", 42, "Cannot update these configs dynamically: [log.dirs]"),
+        (
+            "log.cleaner.threads",
+            "x",
+            42,
+            "Invalid value x for configuration log.cleaner.threads: Not a number of type INT",
+        ),
+        (
+            "message.max.bytes",
+            "-3",
+            42,
+            "Invalid value -3 for configuration message.max.bytes: Value must be at least 0",
+        ),
+        (
+            "ssl.keystore.password",
+            "x",
+            42,
+            "These security configs can be dynamically updated only per-listener using the listener prefix: [ssl.keystore.password]",
+        ),
+        ("nosuch", "1", 0, ""),
+    ];
+    for broker in ["1", ""] {
+        for (name, value, code, message) in rows {
+            let answer = alter_broker(&mut client, broker, name, 0, value).await;
+            assert_eq!(answer, (code, message.to_owned()), "{broker} {name}");
+        }
+    }
+    let (_, all) = of_broker(&mut client, "1").await;
+    let unknown = all.iter().find(|config| config.name.as_str() == "nosuch").unwrap();
+    assert_eq!((unknown.value.clone(), unknown.is_sensitive), (None, true), "it may be a secret");
+}

@@ -9,6 +9,7 @@ mod idempotence;
 mod leaders;
 mod protocol;
 mod replication;
+mod quotas;
 mod rights;
 mod sasl;
 mod storage;

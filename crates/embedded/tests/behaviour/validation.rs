@@ -256,3 +256,19 @@ async fn frames_that_are_no_requests_close_the_connection_and_nothing_else() {
     }
     assert_eq!(Client::to(&cluster, 1).produce(&batch(1)).await.error_code, 0);
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_size_limit_counts_what_another_codec_makes_of_a_batch() {
+    let cluster = EmbeddedCluster::start(EmbeddedOptions::new("hello"));
+    let configs = [("compression.type", "uncompressed"), ("max.message.bytes", "2000")];
+    cluster.create_topic(TOPIC, 1, &configs).unwrap();
+    let mut client = Client::to(&cluster, 1);
+    let packed = batch_of(&[twinlog_embedded::NewRecord::new("k", vec![0; 3000])], "gzip");
+    assert!(packed.len() < 1000);
+    assert_eq!(client.produce(&packed).await.error_code, 10);
+    cluster.alter_config(TOPIC, "max.message.bytes", Some("10000000")).unwrap();
+    assert_eq!(client.produce(&packed).await.error_code, 0);
+    cluster.alter_config(TOPIC, "segment.bytes", Some("1048576")).unwrap();
+    let large = batch_of(&[twinlog_embedded::NewRecord::new("k", vec![0; 1_100_000])], "none");
+    assert_eq!(client.produce(&large).await.error_code, 18, "larger than a segment");
+}
