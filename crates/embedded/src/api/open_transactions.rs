@@ -121,9 +121,10 @@ pub(crate) fn list_transactions(
             .filter(|(id, _)| state.transaction_coordinator(id).broker == call.broker);
         mine.filter(|(id, found)| {
             let ids = &request.producer_id_filters;
-            let lasts = request.duration_filter < 0 || call.version < 1 || {
-                found.started_ms >= 0 && now_ms - found.started_ms > request.duration_filter
-            };
+            // What has not begun has been there for ever: Kafka reckons from -1.
+            let lasts = request.duration_filter < 0
+                || call.version < 1
+                || now_ms - found.started_ms > request.duration_filter;
             (request.state_filters.is_empty() || wanted(word(found.stage)))
                 && (ids.is_empty() || ids.contains(&ProducerId(found.producer_id)))
                 && lasts
