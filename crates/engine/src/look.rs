@@ -10,7 +10,7 @@ use std::time::Duration;
 use tracing::{debug, info, warn};
 use twinlog_batch::{BatchError, Record, batches, heads};
 use twinlog_client::{ClientError, ErrorCode, Isolation, LeaderView};
-use twinlog_flow::copy::{LookFrom, Stop, Tail, TailBatch};
+use twinlog_flow::copy::{LookFrom, Producer, Stop, Tail, TailBatch};
 use twinlog_types::{Code, TargetOffset, TopicPartition};
 
 use crate::cell::{Cell, LaneKey};
@@ -133,6 +133,14 @@ async fn look(flow: &Arc<Flow>, cell: &Arc<Cell>, from: LookFrom) -> Result<(), 
             flow = %flow.name, partition = %cell.target, code = %Code::NotFenced,
             "the target has forgotten our producer; the look alone protects from doubles until the next batch"
         );
+    }
+    if looked.estranged && cell.fruitless.lock().0 > 0 {
+        let (id, epoch) = flow.target.init_producer_id().await?;
+        warn!(
+            flow = %flow.name, partition = %cell.target,
+            "a packet that came in late took the place of our newest batch in the target's memory of our producer; going on with another producer"
+        );
+        cell.copier.lock().change_producer(Producer { id, epoch });
     }
     flow.board.goes_on(&flow.name, &cell.source);
     if looked.found > 0 {

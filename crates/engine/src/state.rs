@@ -270,6 +270,9 @@ pub(crate) async fn stand_by(
     let mut heard = tokio::time::Instant::now();
     loop {
         let mut stored = Stored::default();
+        // What counts is a question asked after the silence: an answer may have waited for as long,
+        // with this process stopped or cut off, while the owner went on.
+        let asked = tokio::time::Instant::now();
         position = read_shard(target, &topic, 0, position, pair, &mut stored).await?;
         if let Some(lease) = stored.lease {
             if lease.released {
@@ -280,7 +283,7 @@ pub(crate) async fn stand_by(
                 seen = Some(lease);
             }
         }
-        if heard.elapsed() > LEASE_EXPIRY {
+        if asked.saturating_duration_since(heard) > LEASE_EXPIRY {
             return Ok(());
         }
         tokio::select! {

@@ -20,6 +20,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("doctor", &["types", "batch", "offsets", "mirror", "client", "flow", "engine"]),
     ("embedded", &["types", "protocol"]),
     ("testkit", &["types"]),
+    ("sim", &["types", "mirror", "protocol", "client", "engine", "embedded"]),
     ("interop", &[]),
     (
         "cli",

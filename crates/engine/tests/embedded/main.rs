@@ -4,5 +4,4 @@ mod copying;
 mod groups;
 mod observe;
 mod ownership;
-mod simulation;
 mod support;

@@ -195,24 +195,3 @@ pub(crate) async fn until(what: &str, mut missing: impl FnMut() -> Option<String
     }
     panic!("not within five minutes: {what}: {}", last.unwrap_or_default());
 }
-
-/// SplitMix64: small, and the same everywhere.
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-
-    pub(crate) fn one_in(&mut self, chances: u64) -> bool {
-        self.below(chances) == 0
-    }
-}

@@ -66,6 +66,9 @@ pub struct Looked {
     /// The broker has no state of our producer although records were written: only the look
     /// protects against doubles.
     pub not_fenced: bool,
+    /// The broker remembers another sequence of our producer than the log ends with: a packet came
+    /// in late after the producer was forgotten. It refuses whatever comes next.
+    pub estranged: bool,
     /// Nothing stands in the way of sending.
     pub resumed: bool,
 }
@@ -112,6 +115,10 @@ impl Copier {
             return looked;
         }
         looked.not_fenced = self.map.acknowledged() > 0 && tail.last_sequence.is_none();
+        let acknowledged = self.map.acknowledged();
+        let next = tail.last_sequence.and_then(Sequence::from_wire);
+        let next = next.map(|last| last.count_near(acknowledged) + 1);
+        looked.estranged = next.is_some_and(|next| next != acknowledged);
         self.target_epoch = tail.leader_epoch;
         self.fenced = tail.last_sequence.is_some();
         self.known = true;
@@ -124,6 +131,17 @@ impl Copier {
         self.map.prune(tail.log_start);
         looked.resumed = self.phase == Phase::Copy;
         looked
+    }
+
+    /// Goes on with another producer, which nobody has used. What waits was not found by the look and
+    /// is cut anew; nothing is sent before the state names the new producer.
+    pub fn change_producer(&mut self, producer: super::Producer) {
+        self.producer = producer;
+        self.fenced = false;
+        for pending in &mut self.pending {
+            pending.outgoing = None;
+        }
+        self.require_store();
     }
 
     fn has_acknowledged(&self) -> bool {
@@ -206,7 +224,7 @@ impl Copier {
             }
             if count > acknowledged {
                 if !self.found_trimmed(tail, count, batch.base) {
-                    return Err(self.not_ours(batch, count));
+                    return Err(self.overtaken(batch, count));
                 }
                 looked.found += count - acknowledged;
             }
@@ -319,6 +337,23 @@ impl Copier {
         Ok(())
     }
 
+    /// Records are missing in front of a batch of ours. Whoever copies appends the next one only, so
+    /// the target lost them, and a batch that was on its way came in behind the loss. What was lost
+    /// could only be copied behind it, out of order.
+    fn overtaken(&self, batch: &TailBatch, count: u64) -> Stop {
+        Stop {
+            code: Code::TargetTruncated,
+            reason: format!(
+                "{}: the target lost records and then took record {count} at offset {}, where record {} belongs: what was lost would stand behind it; delete the mirror to have it copied anew",
+                self.setup.target_topic,
+                batch.base,
+                self.map.acknowledged()
+            ),
+            range: None,
+            passing: false,
+        }
+    }
+
     fn not_ours(&self, batch: &TailBatch, count: u64) -> Stop {
         Stop {
             code: Code::OwnedElsewhere,
@@ -335,10 +370,12 @@ impl Copier {
     fn begin_after_recovery(&mut self) {
         self.recovering = false;
         self.former = self.map.starts_from(self.map.acknowledged()).collect();
-        self.plan_anew();
-        if planted(Planted::ResumesTooEarly) && self.fetch_position > self.start {
-            self.fetch_position = SourceOffset(self.fetch_position.0 - 1);
+        if planted(Planted::ResumesTooEarly) {
+            // A producer that the target does not know may write anything.
+            self.producer.id += 1_000_000;
+            self.map.cut(self.map.acknowledged().saturating_sub(1));
         }
+        self.plan_anew();
         self.require_store();
     }
 }

@@ -202,7 +202,9 @@ impl Copier {
             Some(expected) if base == expected => self.acknowledge_front(),
             Some(expected) if base > expected => {
                 // Records of somebody else lie between: the map stays exact, the run splits.
-                self.foreign_records += base.since(expected.max(self.seen));
+                if !planted(Planted::CountsNoRepeat) {
+                    self.foreign_records += base.since(expected.max(self.seen));
+                }
                 self.shift_front(base);
                 self.acknowledge_front();
             }

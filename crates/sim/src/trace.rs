@@ -1,0 +1,43 @@
+//! A hash over everything that both clusters saw and hold: one seed, one hash.
+
+use std::fmt::{self, Write};
+
+use twinlog_embedded::{EmbeddedCluster, RequestLogEntry};
+
+/// FNV-1a over text.
+struct Hash(u64);
+
+impl Write for Hash {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for byte in text.bytes() {
+            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+        Ok(())
+    }
+}
+
+/// When which request came to which broker about what, and what the logs hold in the end.
+pub(crate) fn hash(clusters: &[&EmbeddedCluster]) -> u64 {
+    let mut hash = Hash(0xcbf2_9ce4_8422_2325);
+    for cluster in clusters {
+        // Timers fire on whole milliseconds, wherever between two of them the run began.
+        let requests = cluster.requests();
+        let began = requests.first().map(|first| first.at);
+        for request in requests {
+            let RequestLogEntry { at, broker, connection, api, version, partitions, names, .. } =
+                request;
+            let after = began.map(|began| at - began);
+            // Writing to a hash cannot fail.
+            let _ = write!(
+                hash,
+                "{after:?} {broker} {connection} {api:?} {version} {partitions:?} {names:?}"
+            );
+        }
+        for topic in cluster.topics() {
+            for partition in 0..cluster.partitions(&topic) {
+                let _ = write!(hash, "{topic} {:?}", cluster.batches(&topic, partition as i32));
+            }
+        }
+    }
+    hash.0
+}

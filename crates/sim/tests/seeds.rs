@@ -1,0 +1,30 @@
+//! The simulation itself: many seeds without a violation, and one seed with one trace.
+
+use twinlog_sim::{Plan, campaign, replay, run};
+
+const SEEDS: u64 = 500;
+
+#[test]
+fn nothing_is_lost_doubled_or_skipped_in_five_hundred_histories() {
+    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let summary = campaign(0..SEEDS, threads, None, Plan::default(), |_| {});
+    println!("{:.1} seeds a second: {}", summary.seeds_per_second(), summary.counts);
+    let found: Vec<String> = summary
+        .violations
+        .iter()
+        .map(|(seed, violation)| format!("{violation}\n  replay: {}", replay(*seed)))
+        .collect();
+    assert!(found.is_empty(), "{}", found.join("\n"));
+    assert_eq!(summary.shortcomings(), Vec::<String>::new(), "too little happened");
+}
+
+#[test]
+fn one_seed_gives_one_trace() {
+    let traced = Plan { traced: true, ..Plan::default() };
+    for seed in 0..20 {
+        let (one, other) = (run(seed, traced), run(seed, traced));
+        assert_eq!(one.trace, other.trace, "{}", replay(seed));
+        assert_eq!(one.counts, other.counts, "{}", replay(seed));
+    }
+    assert_ne!(run(1, traced).trace, run(2, traced).trace);
+}
