@@ -16,7 +16,7 @@ use twinlog_protocol::messages::{
 };
 
 use super::cluster::controller;
-use crate::code::{NONE, UNKNOWN_TOPIC_OR_PARTITION};
+use crate::code::UNKNOWN_TOPIC_OR_PARTITION;
 use crate::server::Call;
 
 /// Where the logs seem to lie.
