@@ -145,7 +145,9 @@ async fn read(
         }
     }
     printer.sink.flush();
-    printer.say_what_was_found();
+    if !args.follow {
+        printer.say_what_was_found();
+    }
     for failure in &failures {
         eprint!("{}", failure.lines());
         if printer.out.json {
@@ -297,7 +299,7 @@ impl Source<'_> {
         let cluster = self.cluster();
         let starts = self.ends(&cluster, OffsetSpec::Earliest, args).await?;
         let ends = self.ends(&cluster, OffsetSpec::Latest, args).await?;
-        let mut all = Last::new(keep);
+        let mut all: Last<(Shown, Vec<u8>)> = Last::new(keep);
         for (at, (start, end)) in starts.into_iter().zip(ends).enumerate() {
             let tp = self.next[at].0.clone();
             let (filter, names) = (&self.filter, &mut self.names);
@@ -309,8 +311,9 @@ impl Source<'_> {
                 let next = cluster
                     .read_partition_each(&tp, from, args.isolation(), |record| {
                         let mut lines = Vec::new();
-                        if printer.put(alias, &tp, &record, filter, names, &mut lines) {
-                            last.push(record.timestamp, lines);
+                        let shown = printer.put(alias, &tp, &record, filter, names, &mut lines);
+                        if shown != Shown::Left {
+                            last.push(record.timestamp, (shown, lines));
                         }
                     })
                     .await?;
@@ -322,7 +325,8 @@ impl Source<'_> {
             all.merge(last);
             self.next[at].1 = next;
         }
-        for lines in all.into_lines() {
+        for (shown, lines) in all.into_lines() {
+            printer.count(shown);
             if printer.sink.put(&lines).is_break() {
                 break;
             }
@@ -351,6 +355,15 @@ impl Source<'_> {
     }
 }
 
+/// What became of a record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Shown {
+    /// It was not asked for.
+    Left,
+    Read,
+    Unreadable,
+}
+
 /// Turns records into lines and prints them.
 struct Printer {
     kind: DumpKind,
@@ -374,30 +387,29 @@ impl Printer {
         names: &mut Names,
     ) -> ControlFlow<()> {
         let mut lines = std::mem::take(&mut self.sink.buffer);
-        self.put(alias, tp, record, filter, names, &mut lines);
+        let shown = self.put(alias, tp, record, filter, names, &mut lines);
         self.sink.buffer = lines;
+        self.count(shown);
         self.sink.write_when_full()
     }
 
     /// Appends the lines of a record, if it is one of those wanted.
     fn put(
-        &mut self,
+        &self,
         alias: &str,
         tp: &TopicPartition,
         record: &Record,
         filter: &Filter,
         names: &mut Names,
         lines: &mut Vec<u8>,
-    ) -> bool {
+    ) -> Shown {
         let entry = Entry::decode(self.kind, record);
         if let Content::State(state) = &entry.content {
             names.learn(state);
         }
         if !filter.passes(&entry, names) {
-            return false;
+            return Shown::Left;
         }
-        self.shown += 1;
-        self.unreadable += u64::from(matches!(entry.content, Content::Unreadable(_)));
         let at = At { partition: tp, offset: record.offset };
         if self.out.json {
             // Writing to memory does not fail, nor do these documents: all keys are text.
@@ -409,7 +421,15 @@ impl Printer {
         } else {
             text::put(lines, at, &entry, names);
         }
-        true
+        match entry.content {
+            Content::Unreadable(_) => Shown::Unreadable,
+            _ => Shown::Read,
+        }
+    }
+
+    fn count(&mut self, shown: Shown) {
+        self.shown += u64::from(shown != Shown::Left);
+        self.unreadable += u64::from(shown == Shown::Unreadable);
     }
 
     /// Says what the lines themselves may not: nobody should take nothing for an error.

@@ -12,12 +12,12 @@ use twinlog_batch::Record;
 
 /// The last lines of one or several partitions.
 #[derive(Debug)]
-pub(crate) struct Last {
+pub(crate) struct Last<L> {
     keep: usize,
-    lines: VecDeque<(i64, Vec<u8>)>,
+    lines: VecDeque<(i64, L)>,
 }
 
-impl Last {
+impl<L> Last<L> {
     pub(crate) fn new(keep: usize) -> Self {
         Self { keep, lines: VecDeque::new() }
     }
@@ -27,7 +27,7 @@ impl Last {
     }
 
     /// Adds the lines of a later record of the same partition.
-    pub(crate) fn push(&mut self, timestamp: i64, lines: Vec<u8>) {
+    pub(crate) fn push(&mut self, timestamp: i64, lines: L) {
         self.lines.push_back((timestamp, lines));
         self.trim();
     }
@@ -53,7 +53,7 @@ impl Last {
         }
     }
 
-    pub(crate) fn into_lines(self) -> impl Iterator<Item = Vec<u8>> {
+    pub(crate) fn into_lines(self) -> impl Iterator<Item = L> {
         self.lines.into_iter().map(|(_, lines)| lines)
     }
 }
@@ -89,16 +89,16 @@ mod tests {
     use super::*;
     use crate::dump::testing::record;
 
-    fn last(keep: usize, of: &[(i64, &str)]) -> Last {
+    fn last(keep: usize, of: &[(i64, &'static str)]) -> Last<&'static str> {
         let mut last = Last::new(keep);
         for (timestamp, text) in of {
-            last.push(*timestamp, text.as_bytes().to_vec());
+            last.push(*timestamp, *text);
         }
         last
     }
 
-    fn lines(last: Last) -> Vec<String> {
-        last.into_lines().map(|line| String::from_utf8(line).expect("text")).collect()
+    fn lines(last: Last<&'static str>) -> Vec<&'static str> {
+        last.into_lines().collect()
     }
 
     #[test]

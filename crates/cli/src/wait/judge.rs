@@ -228,6 +228,10 @@ impl Goals {
             wanted.as_ref().is_none_or(|wanted| topics.contains(&wanted.as_str()))
         });
         let positions: Vec<&GroupPosition> = positions.collect();
+        if positions.is_empty() && !group.partitions.is_empty() {
+            // It has commits, and none on the topic.
+            return;
+        }
         if positions.is_empty() {
             let excluded = group.standing.state == State::Excluded;
             let open = open(flow, Some(name), None, &group.standing, excluded);
