@@ -197,6 +197,8 @@ impl Walk<'_> {
 /// Where the source stood when the target was put where it is now, if that is further on than it
 /// stands now.
 pub(super) fn rewound(series: &CheckpointSeries, source: i64, target: i64) -> Option<i64> {
-    let put_there = series.earlier.iter().filter(|(_, downstream)| *downstream == target);
-    put_there.map(|(upstream, _)| *upstream).find(|upstream| *upstream > source)
+    // twinlog writes none for a place that it does not commit: the last one may be it.
+    let all = [series.last].into_iter().chain(series.earlier.iter().copied());
+    let mut put_there = all.filter(|(_, downstream)| *downstream == target);
+    put_there.find(|(upstream, _)| *upstream > source).map(|(upstream, _)| upstream)
 }

@@ -22,6 +22,7 @@ use crate::mm2::{CHECKPOINT_CONNECTOR, Connector, FailedTask, SOURCE_CONNECTOR, 
 
 const NOW: i64 = 1_800_000_000_000;
 const GROUP: &str = "orders-app";
+const FINDINGS: &str = include_str!("../../../../docs/findings.md");
 
 fn config(lines: &str) -> Configuration {
     let text = format!(
@@ -202,8 +203,13 @@ fn read_of(facts: &mut Facts) -> &mut GroupFacts {
     facts.group.as_mut().expect("a group")
 }
 
+/// The verdict. Every code that it names has a section to read more in.
 fn judged(facts: &Facts) -> Chain {
-    explain(facts, None, "mm2.properties")
+    let chain = explain(facts, None, "mm2.properties");
+    for code in chain.links.iter().filter_map(|link| link.code) {
+        assert!(FINDINGS.contains(&format!("\n### {code}\n")), "docs/findings.md has no {code}");
+    }
+    chain
 }
 
 type Broken = (LinkName, Option<Code>, Option<Severity>);
@@ -552,6 +558,10 @@ fn an_older_checkpoint_tells_a_rewound_source_from_a_target_that_read_on() {
     let read_on = ahead(&[(500, 500)]);
     assert_eq!(verdict(&read_on), Some(warning(LinkName::ConsumerOffsets, Code::TargetAhead)));
     assert_eq!(judged(&read_on).outcome(), Outcome::Well);
+    let mut not_followed = ahead(&[]);
+    put_checkpoint(&mut not_followed, (1_000, 1_000), &[]);
+    let rewound = Some(error(LinkName::ConsumerOffsets, Code::SourceRewound));
+    assert_eq!(verdict(&not_followed), rewound);
     let rewound = ahead(&[(500, 500), (1_000, 1_000)]);
     assert_eq!(verdict(&rewound), Some(error(LinkName::ConsumerOffsets, Code::SourceRewound)));
     let chain = judged(&rewound);
