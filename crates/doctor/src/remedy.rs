@@ -235,11 +235,16 @@ pub(crate) fn fixes(code: Code, scene: &Scene<'_>) -> Vec<Fix> {
             command(format!("kafka-transactions.sh --bootstrap-server {source} find-hanging"))
         }
         Code::Unreachable => command(status("--timeout 2m")),
-        Code::MissingPermission => {
-            command(format!("kafka-acls.sh --bootstrap-server {target} --list"))
-        }
-        Code::ConnectorFailed | Code::ConfigDrift | Code::MirrorCannotReconfigure => {
-            command(format!("connect-mirror-maker.sh {file}"))
+        Code::MissingPermission => [source, target]
+            .map(|at| Fix::Command(format!("kafka-acls.sh --bootstrap-server {at} --list")))
+            .into(),
+        Code::ConnectorFailed => {
+            let topic = facts.config.worker.get("status.storage.topic");
+            command(format!(
+                "kafka-console-consumer.sh --bootstrap-server {target} --topic {} --from-beginning \
+                 --formatter-property print.key=true",
+                topic.map(String::as_str).unwrap_or_default()
+            ))
         }
         Code::TranslationFrozen | Code::TranslationCoarse => match scene.subject {
             // twinlog translates exactly, from its own copy.
