@@ -65,8 +65,8 @@ pub(super) fn describe(
     let Some(id) = broker else {
         let set = shared.keys().filter(|name| wanted(name));
         let one = |name: &String| {
-            let layers = vec![(FROM_ALL_BROKERS, name.as_str(), shared[name].clone())];
-            entry(call, name, layers, synonyms)
+            let layers = [(FROM_ALL_BROKERS, name.as_str(), shared[name].clone())];
+            entry(call, name, &layers, synonyms)
         };
         return Ok(set.map(one).collect());
     };
@@ -102,7 +102,7 @@ pub(super) fn describe(
         {
             layers.push((FROM_KAFKA, setting.name, setting.default.unwrap_or_default().to_owned()));
         }
-        entry(call, name, layers, synonyms)
+        entry(call, name, &layers, synonyms)
     };
     Ok(names.into_iter().filter(|name| wanted(name)).map(one).collect())
 }
@@ -111,7 +111,7 @@ pub(super) fn describe(
 fn entry(
     call: &Call,
     name: &str,
-    layers: Vec<(i8, &str, String)>,
+    layers: &[(i8, &str, String)],
     synonyms: bool,
 ) -> DescribeConfigsResourceResult {
     let setting = broker_settings::find(name);
@@ -231,19 +231,16 @@ pub(super) fn alter(
     if dry {
         return Ok(());
     }
-    match broker {
-        Some(id) => {
-            state.broker_settings.insert(id, altered);
-        }
-        None => {
-            // What was appended until now was rolled by the settings until now.
-            let topics: Vec<String> = state.topics.keys().cloned().collect();
-            for topic in topics {
-                state.settle_segments(&topic);
-            }
-            state.options.cluster_settings = altered;
-        }
+    if let Some(id) = broker {
+        state.broker_settings.insert(id, altered);
+        return Ok(());
     }
+    // What was appended until now was rolled by the settings until now.
+    let topics: Vec<String> = state.topics.keys().cloned().collect();
+    for topic in topics {
+        state.settle_segments(&topic);
+    }
+    state.options.cluster_settings = altered;
     Ok(())
 }
 

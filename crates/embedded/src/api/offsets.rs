@@ -227,18 +227,17 @@ pub(crate) fn describe_producers(
                 match producers(call, state, &topic.name, index) {
                     Err(code) => {
                         let wrong = check_name(&topic.name).err();
-                        match wrong.filter(|_| code == UNKNOWN_TOPIC_OR_PARTITION) {
-                            Some((code, message)) => {
-                                out.with_error_code(code).with_error_message(Some(string(&message)))
-                            }
-                            // Of a topic that exists only the code is told.
-                            None => {
-                                let absent = !state.topics.contains_key(topic.name.as_str());
-                                let message = text(code).filter(|_| absent);
-                                out.with_error_code(code)
-                                    .with_error_message(message.map(StrBytes::from_static_str))
-                            }
+                        let wrong = wrong.filter(|_| code == UNKNOWN_TOPIC_OR_PARTITION);
+                        if let Some((code, message)) = wrong {
+                            return out
+                                .with_error_code(code)
+                                .with_error_message(Some(string(&message)));
                         }
+                        // Of a topic that exists only the code is told.
+                        let absent = !state.topics.contains_key(topic.name.as_str());
+                        let message = text(code).filter(|_| absent);
+                        out.with_error_code(code)
+                            .with_error_message(message.map(StrBytes::from_static_str))
                     }
                     Ok(producers) => out.with_error_code(NONE).with_active_producers(producers),
                 }
