@@ -32,69 +32,36 @@ async fn heads_that_lie_are_refused_with_kafkas_codes() {
         bytes.freeze()
     };
     let two: Bytes = [&ten[..], &ten[..]].concat().into();
-    let rows: Vec<(&str, Bytes, i16, &str)> = vec![
-        (
-            "hole: count 10, delta 14",
-            with_counts(&ten, 10, 14),
-            87,
-            "Inconsistent batch offset range [0, 14] and count of records 10",
-        ),
-        (
-            "count 12, delta 9",
-            with_counts(&ten, 12, 9),
-            87,
-            "Inconsistent batch offset range [0, 9] and count of records 12",
-        ),
-        (
-            "both raised",
-            with_counts(&ten, 15, 14),
-            87,
-            "Incorrect declared batch size, premature EOF reached",
-        ),
-        (
-            "both lowered",
-            with_counts(&ten, 5, 4),
-            87,
-            "Incorrect declared batch size, records still remaining in file",
-        ),
-        ("count 0", with_counts(&ten, 0, 9), 87, "Invalid reported count for record batch: 0"),
-        (
-            "count 0, delta -1",
-            with_counts(&ten, 0, -1),
-            87,
-            "Invalid reported count for record batch: 0",
-        ),
-        ("offset deltas with a hole (Kafka stores it broken)", holes, 87, ""),
-        ("transactional bit without transaction", with_bits(&ten, 0x10), 53, ""),
-        (
-            "control bit",
-            with_bits(&ten, 0x20),
-            87,
-            "Clients are not allowed to write control records",
-        ),
+    let rows: Vec<(&str, Bytes, i16)> = vec![
+        ("hole: count 10, delta 14", with_counts(&ten, 10, 14), 87),
+        ("count 12, delta 9", with_counts(&ten, 12, 9), 87),
+        ("both raised", with_counts(&ten, 15, 14), 87),
+        ("both lowered", with_counts(&ten, 5, 4), 87),
+        ("count 0", with_counts(&ten, 0, 9), 87),
+        ("count 0, delta -1", with_counts(&ten, 0, -1), 87),
+        ("offset deltas with a hole (Kafka stores it broken)", holes, 87),
+        ("transactional bit without transaction", with_bits(&ten, 0x10), 53),
+        ("control bit", with_bits(&ten, 0x20), 87),
         (
             "base offset 500",
             patched(&ten, |bytes| bytes[6..8].copy_from_slice(&500i16.to_be_bytes())),
             87,
-            "",
         ),
-        ("wrong CRC", flipped_crc, 2, ""),
-        ("no bytes", Bytes::new(), 87, ""),
-        ("truncated", ten.slice(..ten.len() - 1), 87, ""),
-        ("two batches", two, 87, ""),
-        ("format 1", patched(&ten, |bytes| bytes[16] = 1), 87, ""),
-        ("delete horizon bit", with_bits(&ten, 0x40), 0, ""),
-        ("append time bit to a CreateTime topic", with_bits(&ten, 0x08), 0, ""),
-        ("attribute bit 7", with_bits(&ten, 0x80), 0, ""),
-        ("leader epoch 77", patched(&ten, |bytes| bytes[15] = 77), 0, ""),
-        ("sound", ten.clone(), 0, ""),
+        ("wrong CRC", flipped_crc, 2),
+        ("no bytes", Bytes::new(), 87),
+        ("truncated", ten.slice(..ten.len() - 1), 87),
+        ("two batches", two, 87),
+        ("format 1", patched(&ten, |bytes| bytes[16] = 1), 87),
+        ("delete horizon bit", with_bits(&ten, 0x40), 0),
+        ("append time bit to a CreateTime topic", with_bits(&ten, 0x08), 0),
+        ("attribute bit 7", with_bits(&ten, 0x80), 0),
+        ("leader epoch 77", patched(&ten, |bytes| bytes[15] = 77), 0),
+        ("sound", ten.clone(), 0),
     ];
-    for (what, sent, expected, message) in rows {
+    for (what, sent, expected) in rows {
         let (answer, stored) = answer(&[], &sent).await;
         assert_eq!(answer.error_code, expected, "{what}: {:?}", answer.error_message);
         assert_eq!(stored.len(), usize::from(expected == 0), "{what}");
-        let said = answer.error_message.as_ref().map_or("", |message| message.as_str());
-        assert!(said.contains(message), "{what}: {said}");
     }
 }
 
