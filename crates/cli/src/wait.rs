@@ -76,7 +76,7 @@ async fn until_in_sync(
         }
         progress.say(&verdict);
         whole = Some(verdict);
-        tokio::time::sleep(PAUSE.min(timeout - waited)).await;
+        tokio::time::sleep(PAUSE.min(timeout.saturating_sub(waited))).await;
     }
 }
 

@@ -1,7 +1,5 @@
 //! The arguments of `twinlog dump`.
 
-use std::path::PathBuf;
-
 use clap::ValueEnum;
 use twinlog_client::Isolation;
 
@@ -117,7 +115,7 @@ impl Dump {
         if let Some(kind) = args.kind {
             return Ok((args, kind));
         }
-        let word = args.common.file.take().unwrap_or_else(PathBuf::new);
+        let word = args.common.file.take().unwrap_or_default();
         let kind = DumpKind::from_str(&word.to_string_lossy(), false).map_err(|_| {
             let known: Vec<String> =
                 DumpKind::value_variants().iter().map(|kind| kind.word()).collect();

@@ -107,7 +107,7 @@ struct PositionPart {
 #[derive(Serialize)]
 struct LeaderEpoch {
     epoch: i32,
-    from: i64,
+    offset: i64,
 }
 
 #[derive(Serialize)]
@@ -266,7 +266,7 @@ fn position_part(position: &Position) -> PositionPart {
         producer_epoch: position.producer_epoch,
         source_leader_epoch: position.source_epoch,
         target_leader_epochs: epochs
-            .map(|(epoch, from)| LeaderEpoch { epoch: *epoch, from: from.0 })
+            .map(|(epoch, at)| LeaderEpoch { epoch: *epoch, offset: at.0 })
             .collect(),
         written: position.written_ms,
     }
@@ -350,6 +350,6 @@ mod tests {
         );
         let position = of(StateRecord::Position(partition_key(), position()));
         assert_eq!(position["value"]["copied_to"], 1200);
-        assert_eq!(position["value"]["target_leader_epochs"][1], json!({"epoch": 2, "from": 50}));
+        assert_eq!(position["value"]["target_leader_epochs"][1], json!({"epoch": 2, "offset": 50}));
     }
 }

@@ -94,8 +94,8 @@ pub(crate) struct ClassicData<'a> {
 #[serde(rename_all = "camelCase")]
 struct MemberData<'a> {
     member_id: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    group_instance_id: Option<Option<&'a str>>,
+    #[serde(skip_serializing_if = "Instance::is_unknown")]
+    group_instance_id: Instance<'a>,
     client_id: &'a str,
     client_host: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -103,6 +103,20 @@ struct MemberData<'a> {
     session_timeout: i32,
     subscription: String,
     assignment: String,
+}
+
+/// `group.instance.id`, which versions before 3 do not speak of.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Instance<'a> {
+    Unknown,
+    Known(Option<&'a str>),
+}
+
+impl Instance<'_> {
+    fn is_unknown(&self) -> bool {
+        matches!(self, Self::Unknown)
+    }
 }
 
 pub(crate) fn key(key: &GroupKey) -> Typed<KeyData<'_>> {
@@ -140,15 +154,16 @@ pub(crate) fn classic(group: &ClassicGroup) -> Versioned<ClassicData<'_>> {
         protocol: group.protocol.as_deref(),
         leader: group.leader.as_deref(),
         current_state_timestamp: group.since_ms,
-        members: group.members.iter().map(member).collect(),
+        members: group.members.iter().map(|one| member(one, group.version)).collect(),
     };
     Versioned { version: group.version, data }
 }
 
-fn member(member: &ClassicMember) -> MemberData<'_> {
+fn member(member: &ClassicMember, version: i16) -> MemberData<'_> {
+    let instance = member.instance.as_deref();
     MemberData {
         member_id: &member.id,
-        group_instance_id: member.instance.as_ref().map(Option::as_deref),
+        group_instance_id: if version < 3 { Instance::Unknown } else { Instance::Known(instance) },
         client_id: &member.client_id,
         client_host: &member.client_host,
         rebalance_timeout: member.rebalance_timeout_ms,

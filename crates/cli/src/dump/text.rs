@@ -183,11 +183,8 @@ fn position(out: &mut Vec<u8>, mirror: &str, key: &PartitionKey, position: &Posi
             copied_to.0, target_end.0, start.0, origin.0
         ),
     );
-    let epochs: Vec<String> = position
-        .target_epochs
-        .iter()
-        .map(|(epoch, from)| format!("{epoch} from {}", from.0))
-        .collect();
+    let epochs: Vec<String> =
+        position.target_epochs.iter().map(|(epoch, at)| format!("{epoch} at {}", at.0)).collect();
     let epochs = if epochs.is_empty() { "none".to_owned() } else { epochs.join(", ") };
     line(
         out,
@@ -322,7 +319,7 @@ mod tests {
         assert_eq!(
             of(&StateRecord::Position(key.clone(), position())),
             "orders-0 -> hello.orders-0: copied to 1200, target end 1187: 1187 records in 2 runs from 13 -> 0\n  \
-             producer 4000 epoch 0; leader epochs: source 3, target 0 from 0, 2 from 50\n  \
+             producer 4000 epoch 0; leader epochs: source 3, target 0 at 0, 2 at 50\n  \
              clusters a -> b, topics AAAAAAAAAAAAAAAAAAAAAQ -> AAAAAAAAAAAAAAAAAAAAAg, written 2026-01-01T00:00:00Z\n"
         );
         // Two runs: 500 records from 13 -> 0, then a hole of one offset on the source.

@@ -123,6 +123,8 @@ impl Goals {
                 verdict.cut_off |= flow.cut_off;
             }
         }
+        // What waiting does not change explains why there is no waiting.
+        verdict.open.sort_by_key(|open| !open.never);
         verdict
     }
 
@@ -135,6 +137,7 @@ impl Goals {
             found.open.push(open(name, None, None, &flow.own, never));
         }
         for missing in &flow.missing {
+            found.checked += 1;
             let standing = Standing {
                 state: State::Unknown,
                 code: missing.code,
@@ -170,8 +173,8 @@ impl Goals {
             }
             _ => {}
         }
-        let nothing = found.open.is_empty() && !found.concerned;
-        if nothing {
+        let excluded = found.open.iter().any(|open| open.group.is_some() || open.topic.is_some());
+        if !found.concerned && !excluded && !found.cut_off {
             let what = match (&wanted.group, &wanted.topic) {
                 (Some(group), Some(topic)) => format!("no group {group} with a commit on {topic}"),
                 (Some(group), None) => format!("no group {group}"),
@@ -179,6 +182,7 @@ impl Goals {
             };
             let reason = format!("{what} is on {}", name.source);
             let standing = Standing::because(State::Unknown, reason);
+            found.checked += 1;
             let of_topic = wanted.topic.as_deref().map(|topic| (topic, None));
             found.open.push(open(name, wanted.group.as_deref(), of_topic, &standing, false));
         }
@@ -189,6 +193,7 @@ impl Goals {
         let name = topic.topic.as_str();
         if topic.standing.state == State::Excluded {
             if self.wanted.topic.is_some() {
+                found.checked += 1;
                 found.open.push(open(flow, None, Some((name, None)), &topic.standing, true));
             }
             return;
@@ -236,7 +241,10 @@ impl Goals {
             let excluded = group.standing.state == State::Excluded;
             let open = open(flow, Some(name), None, &group.standing, excluded);
             match group.standing.state {
-                State::Excluded if asked => found.open.push(open),
+                State::Excluded if asked => {
+                    found.checked += 1;
+                    found.open.push(open);
+                }
                 State::Excluded | State::InSync => {}
                 _ => {
                     found.concerned = true;
@@ -250,6 +258,7 @@ impl Goals {
             let place = Some((position.topic.as_str(), Some(position.partition)));
             if position.standing.state == State::Excluded {
                 if asked {
+                    found.checked += 1;
                     found.open.push(open(flow, Some(name), place, &position.standing, true));
                 }
                 continue;

@@ -190,8 +190,8 @@ pub struct ClassicGroup {
 pub struct ClassicMember {
     /// Its id.
     pub id: String,
-    /// `group.instance.id`; outer `None` before version 3.
-    pub instance: Option<Option<String>>,
+    /// `group.instance.id`, where it has one; not said before version 3.
+    pub instance: Option<String>,
     /// `client.id`.
     pub client_id: String,
     /// Where it connects from.
@@ -242,7 +242,7 @@ impl ClassicMember {
         let member = Self {
             id: value.either(flexible, "memberId")?,
             instance: if version >= 3 {
-                Some(value.nullable(flexible, "groupInstanceId")?)
+                value.nullable(flexible, "groupInstanceId")?
             } else {
                 None
             },
@@ -405,7 +405,7 @@ mod tests {
     fn classic_groups_of_every_version_are_read() {
         let member = ClassicMember {
             id: "m-1".into(),
-            instance: Some(Some("i-1".into())),
+            instance: Some("i-1".into()),
             client_id: "c".into(),
             client_host: "/127.0.0.1".into(),
             rebalance_timeout_ms: Some(300_000),
@@ -426,7 +426,7 @@ mod tests {
         let third = ClassicGroup { version: 3, ..newest.clone() };
         assert_eq!(group(GROUPS[3]), third);
         for (at, version) in [(4, 3), (6, 4)] {
-            let members = vec![ClassicMember { instance: Some(None), ..member.clone() }];
+            let members = vec![ClassicMember { instance: None, ..member.clone() }];
             let (protocol, leader) = (None, None);
             let bare = ClassicGroup { version, protocol, leader, members, ..newest.clone() };
             assert_eq!(group(GROUPS[at]), bare);

@@ -185,6 +185,10 @@ fn a_topic_alone_is_about_its_records_and_a_group_about_both() {
         ["late on payments: unknown: no group late with a commit on payments is on hello"]
     );
     assert_eq!(judge(None, Some("nope")), ["nope: unknown: no topic nope is on hello"]);
+    let mut dead = behind();
+    dead.own = Standing::found(State::Stopped, Code::MirrorNotRunning, "silent");
+    let both = open_of(&goals(None, Some("nope")).judge(&[dead]));
+    assert_eq!(both.last().map(String::as_str), Some("nope: unknown: no topic nope is on hello"));
 }
 
 #[test]
