@@ -111,3 +111,23 @@ async fn a_listener_without_users_knows_everybody_as_anonymous() {
     cluster.add_acl(Acl::allow("User:ANONYMOUS", Operation::Read, Resource::Topic, TOPIC));
     assert_eq!(client.fetch(FetchFrom::offset(0), 12).await.error_code, 0);
 }
+
+#[tokio::test]
+async fn sockets_of_a_cluster_with_users_want_a_login() {
+    let cluster = started();
+    let (host, port) = cluster.listen_tcp("127.0.0.1", 0).await.unwrap()[0].clone();
+    let connect = async || {
+        let mut socket = tokio::net::TcpStream::connect((host.as_str(), port)).await.unwrap();
+        let (near, mut far) = tokio::io::duplex(1 << 16);
+        tokio::spawn(async move { tokio::io::copy_bidirectional(&mut socket, &mut far).await });
+        Client::over(near)
+    };
+    let mut stranger = connect().await;
+    stranger.send(&MetadataRequest::default().with_topics(None), 9).await;
+    assert!(stranger.frame().await.is_none());
+    let mut alice = connect().await;
+    handshake(&mut alice, "PLAIN", 1).await;
+    assert_eq!(log_in(&mut alice, b"\0alice\0alice-secret").await.0, 0);
+    assert_eq!(alice.fetch(FetchFrom::offset(0), 12).await.error_code, 0);
+    assert_eq!(alice.produce(&batch(1)).await.error_code, 29);
+}

@@ -320,6 +320,16 @@ async fn retention_does_not_wait_for_a_transaction() {
     let mut client = Client::to(&cluster, 1);
     assert_eq!(client.list_offset(-2, 1, 7).await.1, 3);
     assert_eq!(client.list_offset(-1, 1, 7).await.1, 3, "the last stable offset follows the start");
+    let open = client.producers().await;
+    assert_eq!(open[0].3, 0, "the transaction still begins where it began");
+    tokio::time::advance(Duration::from_secs(61)).await;
+    cluster.retain(TOPIC, 0).unwrap();
+    assert_eq!(
+        (client.list_offset(-2, 1, 7).await.1, client.list_offset(-1, 1, 7).await.1),
+        (4, 4)
+    );
+    cluster.end_transaction(transaction, true).unwrap();
+    assert_eq!(client.list_offset(-1, 1, 7).await.1, 5);
 }
 
 #[tokio::test(start_paused = true)]
