@@ -269,7 +269,8 @@ pub(crate) fn wait() -> TestResult {
     // What the configuration leaves out does not come by waiting.
     let (exit, answer) = ask(&["--group", "other-group", "--timeout", "2m"])?;
     assert_eq!(exit, Some(1), "{answer}");
-    assert_eq!(answer["not_in_sync"][0]["state"], "excluded", "{answer}");
+    let first = &answer["not_in_sync"][0];
+    assert_eq!((&first["state"], &first["never"]), (&"excluded".into(), &true.into()), "{answer}");
     let (exit, answer) = ask(&["--topic", "await-none", "--timeout", "1s"])?;
     assert_eq!(exit, Some(3), "{answer}");
 
