@@ -1,4 +1,4 @@
-//! `kafka-consumer-groups`.
+//! `kafka-consumer-groups`, and groups of the consumer protocol (KIP-848).
 
 use twinlog_testkit::ring::TestResult;
 use twinlog_testkit::{JavaTool, Process, Scratch, wait_until_some};
@@ -93,5 +93,41 @@ pub(crate) fn tool(scene: Scene) -> TestResult {
     let said = format!("{}{}", gone.stdout, gone.stderr);
     let words = ["does not exist", "GroupIdNotFoundException"];
     assert!(words.iter().any(|words| said.contains(words)), "{said}");
+    Ok(())
+}
+
+pub(crate) fn consumer_protocol(scene: Scene) -> TestResult {
+    let (topic, group) = (scene.name("kip848"), scene.name("kip848-group"));
+    fill(&scene, &topic)?;
+    let scratch = Scratch::new("member")?;
+    let property = scene.property_flag();
+    let args = ["--group", &group, property, "group.protocol=consumer"];
+    let consumer = member(&scene, &scratch, &topic, &args)?;
+    until_read(&scene, &group, &topic)?;
+    let list = scene.tool(GROUPS, &["--list", "--type", "consumer"])?;
+    assert!(list.contains(&group), "{list}");
+    let members = scene.tool(GROUPS, &["--describe", "--group", &group, "--members"])?;
+    assert_eq!(table(&members, &["GROUP", "#PARTITIONS"])?, [[group.as_str(), "2"]]);
+
+    // A second member takes over one partition, and gives it back.
+    let second_scratch = Scratch::new("member")?;
+    let second = member(&scene, &second_scratch, &topic, &args)?;
+    let shares = |wanted: &[&str]| -> Result {
+        Ok(wait_until_some("shares of the members", LIMIT, || {
+            let args = ["--describe", "--group", &group, "--members"];
+            let members = scene.tool(GROUPS, &args).map_err(|error| error.to_string())?;
+            let rows = table(&members, &["#PARTITIONS"]).map_err(|error| error.to_string())?;
+            let shares: Vec<&str> = rows.iter().map(|row| row[0]).collect();
+            if shares == wanted { Ok(()) } else { Err(format!("{shares:?}")) }
+        })?)
+    };
+    shares(&["1", "1"])?;
+    second.stop(LIMIT)?;
+    shares(&["2"])?;
+    consumer.stop(LIMIT)?;
+    scene.wait_for_state(&group, "Empty")?;
+    reset(&scene, &group, &topic, &["--to-offset", "20"])?;
+    let read = scene.consume(&topic, &group, 60, &["group.protocol=consumer"])?;
+    assert_eq!(read.len(), 60);
     Ok(())
 }

@@ -33,6 +33,9 @@ fn main() -> ExitCode {
         test("a_static_member_of_3_9_1_keeps_its_place", || console::static_member(old_on_old()?)),
         test("consumer_groups_of_4_3_0_lists_resets_and_deletes", || groups::tool(new_on_new()?)),
         test("consumer_groups_of_3_9_1_lists_resets_and_deletes", || groups::tool(old_on_old()?)),
+        test("a_group_of_the_consumer_protocol_reads_and_commits", || {
+            groups::consumer_protocol(new_on_new()?)
+        }),
         test("topics_of_4_3_0_creates_alters_and_deletes", || admin::topics(new_on_new()?)),
         test("topics_of_3_9_1_creates_alters_and_deletes", || admin::topics(old_on_old()?)),
         test("configs_of_4_3_0_sets_and_removes", || admin::configs(new_on_new()?)),
