@@ -46,14 +46,16 @@ free! {
 
 /// One right on the cluster for the whole request.
 macro_rules! on_cluster {
-    ($($request:ty: $operation:ident, $response:ty;)*) => {
+    ($($request:ty: $operation:ident, $response:ty $(, $field:ident($value:expr))*;)*) => {
         $(
             impl Guarded for $request {
                 fn guard(&mut self, gate: &Gate<'_>) -> Verdict<Self> {
                     if gate.on_cluster(Operation::$operation) {
                         return Verdict::Serve;
                     }
-                    let answer = <$response>::default().with_error_code(CLUSTER_AUTHORIZATION_FAILED);
+                    let answer = <$response>::default()
+                        .with_error_code(CLUSTER_AUTHORIZATION_FAILED)
+                        $(.$field($value))*;
                     Verdict::Answer(answer)
                 }
             }
@@ -62,23 +64,17 @@ macro_rules! on_cluster {
 }
 
 on_cluster! {
+    DescribeAclsRequest: Describe, DescribeAclsResponse, with_error_message(None);
     DescribeLogDirsRequest: Describe, DescribeLogDirsResponse;
     ElectLeadersRequest: Alter, ElectLeadersResponse;
-    AlterPartitionReassignmentsRequest: Alter, AlterPartitionReassignmentsResponse;
-    ListPartitionReassignmentsRequest: Describe, ListPartitionReassignmentsResponse;
-    DescribeClientQuotasRequest: DescribeConfigs, DescribeClientQuotasResponse;
-    DescribeQuorumRequest: Describe, DescribeQuorumResponse;
+    AlterPartitionReassignmentsRequest: Alter, AlterPartitionReassignmentsResponse,
+        with_error_message(None);
+    ListPartitionReassignmentsRequest: Describe, ListPartitionReassignmentsResponse,
+        with_error_message(None);
+    DescribeClientQuotasRequest: DescribeConfigs, DescribeClientQuotasResponse,
+        with_error_message(None), with_entries(None);
+    DescribeQuorumRequest: Describe, DescribeQuorumResponse, with_error_message(None);
     ListConfigResourcesRequest: DescribeConfigs, ListConfigResourcesResponse;
-}
-
-impl Guarded for DescribeAclsRequest {
-    fn guard(&mut self, gate: &Gate<'_>) -> Verdict<Self> {
-        if gate.on_cluster(Operation::Describe) {
-            return Verdict::Serve;
-        }
-        let answer = DescribeAclsResponse::default().with_error_code(CLUSTER_AUTHORIZATION_FAILED);
-        Verdict::Answer(answer.with_error_message(None))
-    }
 }
 
 impl Guarded for AlterClientQuotasRequest {

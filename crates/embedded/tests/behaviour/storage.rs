@@ -198,7 +198,7 @@ async fn the_active_segment_open_transactions_and_young_records_are_not_cleaned(
     assert!(!cluster.clean(TOPIC, 0).unwrap(), "all of it is the active segment");
     cluster.roll(TOPIC, 0).unwrap();
     assert!(!cluster.clean(TOPIC, 0).unwrap(), "too young");
-    tokio::time::advance(Duration::from_secs(60)).await;
+    tokio::time::advance(Duration::from_mins(1)).await;
     assert!(cluster.clean(TOPIC, 0).unwrap());
     assert_eq!(dump(&cluster), ["1-1 count 1 1:k=2"]);
     cluster.alter_config(TOPIC, "min.compaction.lag.ms", None).unwrap();
@@ -235,7 +235,7 @@ async fn segments_are_rolled_by_size_and_by_the_time_of_their_records() {
         cluster.append(TOPIC, 0, &big).unwrap();
     }
     assert_eq!(cluster.segments(TOPIC, 0), [0, 2, 4]);
-    tokio::time::advance(Duration::from_secs(3600)).await;
+    tokio::time::advance(Duration::from_hours(1)).await;
     cluster.append(TOPIC, 0, &at(&cluster, 0)).unwrap();
     assert_eq!(cluster.segments(TOPIC, 0), [0, 2, 4], "an hour, and not more");
     tokio::time::advance(Duration::from_millis(1)).await;
@@ -270,7 +270,7 @@ async fn retention_by_age_looks_at_the_youngest_record_of_a_segment() {
     cluster.retain(TOPIC, 0).unwrap();
     assert_eq!(cluster.log_start(TOPIC, 0), 5);
     cluster.alter_config(TOPIC, "cleanup.policy", Some("compact")).unwrap();
-    tokio::time::advance(Duration::from_secs(3600)).await;
+    tokio::time::advance(Duration::from_hours(1)).await;
     cluster.retain(TOPIC, 0).unwrap();
     assert_eq!(cluster.log_start(TOPIC, 0), 5, "a compacted topic has no retention");
 }
@@ -335,7 +335,7 @@ async fn retention_does_not_wait_for_a_transaction() {
 #[tokio::test(start_paused = true)]
 async fn checks_that_the_options_ask_for_run_by_themselves() {
     let mut options = EmbeddedOptions::new("hello");
-    options.retention_check = Some(Duration::from_secs(300));
+    options.retention_check = Some(Duration::from_mins(5));
     options.cleaner_check = Some(Duration::from_secs(15));
     let cluster = EmbeddedCluster::start(options);
     cluster.create_topic(TOPIC, 1, &[("retention.ms", "1000")]).unwrap();
