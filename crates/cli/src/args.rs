@@ -104,8 +104,8 @@ Examples:
   twinlog demo --port-base 39092
 
 Two in-memory clusters in this process, `hello` and `world`, with topics, producers and groups; a
-mirror between them; then hello is killed, and every group resumes on world. Both clusters can be
-reached by any Kafka client, and the properties file that is printed by the other commands.
+mirror between them; then hello is killed, and every group resumes on world. Any Kafka client can
+connect to both, and the other commands take the properties file that is named.
 
 Signals:
   SIGTERM, Ctrl-C  end in order

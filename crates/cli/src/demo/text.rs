@@ -208,3 +208,25 @@ fn grouped(number: u64) -> String {
 fn duration(ms: u64) -> String {
     if ms < 1_000 { format!("{ms} ms") } else { format!("{}.{} s", ms / 1_000, ms % 1_000 / 100) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paragraphs_fit_and_their_further_lines_stand_further_in() {
+        let mut text = String::new();
+        wrapped(&"word ".repeat(40), &mut text);
+        let lines: Vec<&str> = text.lines().collect();
+        // Two blanks and 19 words with 18 blanks between them are 96 columns, one word more is 101.
+        assert_eq!(lines[0], format!("  {}", ["word"; 19].join(" ")));
+        assert_eq!(lines[1], format!("     {}", ["word"; 19].join(" ")));
+        assert_eq!(lines[2], "     word word");
+    }
+
+    #[test]
+    fn numbers_and_times_are_short() {
+        assert_eq!([7, 999, 1_000, 1_234_567].map(grouped), ["7", "999", "1,000", "1,234,567"]);
+        assert_eq!([75, 999, 1_000, 12_345].map(duration), ["75 ms", "999 ms", "1.0 s", "12.3 s"]);
+    }
+}
