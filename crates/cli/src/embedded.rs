@@ -137,10 +137,7 @@ fn create(cluster: &EmbeddedCluster, topic: &NewTopic) -> Result<(), Failure> {
 async fn listen(cluster: &EmbeddedCluster, args: &Embedded) -> Result<(), Failure> {
     let host = args.host.as_str();
     let wanted = args.port.unwrap_or(USUAL_PORT);
-    let error = match cluster.listen_tcp(host, wanted).await {
-        Ok(_) => return Ok(()),
-        Err(error) => error,
-    };
+    let Err(error) = cluster.listen_tcp(host, wanted).await else { return Ok(()) };
     let taken = error.kind() == io::ErrorKind::AddrInUse;
     if taken && args.port.is_none() {
         return match cluster.listen_tcp(host, 0).await {

@@ -51,7 +51,7 @@ pub(crate) fn explain(args: &Explain, out: Output) -> Result<ExitCode, Failure> 
         let file = file(&args.common);
         let chains: Vec<Chain> =
             read.iter().map(|facts| judge(facts, args.partition, &file)).collect();
-        answer(args, out, &subject, those_concerned(chains))
+        answer(args, out, &subject, &those_concerned(chains))
     })
 }
 
@@ -88,7 +88,7 @@ fn answer(
     args: &Explain,
     out: Output,
     asked: &Subject,
-    chains: Vec<Chain>,
+    chains: &[Chain],
 ) -> Result<ExitCode, Failure> {
     let outcome = chains.iter().map(Chain::outcome).max().unwrap_or(Outcome::Well);
     if chains.is_empty() {
