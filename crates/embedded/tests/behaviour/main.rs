@@ -1,5 +1,6 @@
 //! The cluster against what real brokers answered, over its real protocol.
 
+mod acls;
 mod configs;
 mod coordinators;
 mod faults;
