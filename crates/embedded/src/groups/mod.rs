@@ -155,7 +155,7 @@ impl Group {
             });
         }
         // Who names no generation is taken for an administrator, whatever name it gives.
-        if who.generation < 0 && self.phase == Phase::Empty && !who.in_transaction() {
+        if who.generation < 0 && !self.is_live() && !who.in_transaction() {
             return Ok(());
         }
         self.known_member(who.member, who.instance)?;

@@ -25,7 +25,10 @@ async fn each_version_announces_what_it_serves() {
         let mut options = EmbeddedOptions::new("hello");
         options.version = version;
         let cluster = EmbeddedCluster::start(options);
-        let answer = Client::to(&cluster, 1).call(&ApiVersionsRequest::default(), 4).await;
+        let request = ApiVersionsRequest::default()
+            .with_client_software_name(string("test"))
+            .with_client_software_version(string("1"));
+        let answer = Client::to(&cluster, 1).call(&request, 4).await;
         for (api, new, old) in rows {
             let found = answer.api_keys.iter().find(|key| key.api_key == api.key()).unwrap();
             assert_eq!(found.max_version, if newest { new } else { old }, "{api}");

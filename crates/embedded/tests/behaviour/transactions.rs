@@ -137,7 +137,8 @@ async fn an_empty_transaction_writes_one_marker() {
 async fn an_older_version_must_add_the_partition_first() {
     let (_, mut client) = started(V3_9);
     let (pid, epoch) = init(&mut client).await;
-    assert_eq!(write(&mut client, &part(pid, epoch, 0), 11).await, 48);
+    assert_eq!(write(&mut client, &part(pid, epoch, 0), 10).await, 48);
+    assert_eq!(write(&mut client, &part(pid, epoch, 0), 11).await, 120, "abort, says version 11");
     assert_eq!(add(&mut client, pid, epoch).await, 0);
     assert_eq!(write(&mut client, &part(pid, epoch, 0), 11).await, 0);
     assert_eq!(end(&mut client, pid, epoch, true, 4).await.0, 0);
