@@ -43,6 +43,7 @@ impl Segments {
     pub(crate) fn see(&mut self, batches: &[Stored], rolling: Rolling) {
         let new = batches.partition_point(|stored| stored.head.base_offset < self.seen);
         if new == batches.len() {
+            self.forget_empty(batches);
             return;
         }
         let active = self.bases.last().copied().unwrap_or(i64::MIN);
@@ -63,6 +64,20 @@ impl Segments {
             bytes += size;
         }
         self.seen = batches.last().map_or(self.seen, Stored::next_offset);
+        self.forget_empty(batches);
+    }
+
+    /// Forgets the borders of segments that hold nothing: deleted, or emptied by the cleaner. The
+    /// active one stays.
+    fn forget_empty(&mut self, batches: &[Stored]) {
+        let ends: Vec<i64> = self.bases.iter().copied().skip(1).chain([i64::MAX]).collect();
+        let mut ends = ends.into_iter();
+        self.bases.retain(|&base| {
+            let end = ends.next().unwrap_or(i64::MAX);
+            let first = batches.partition_point(|stored| stored.head.base_offset < base);
+            end == i64::MAX
+                || batches.get(first).is_some_and(|stored| stored.head.base_offset < end)
+        });
     }
 
     /// Begins a new active segment at the log end.

@@ -289,6 +289,22 @@ async fn retention_by_size_keeps_at_least_what_is_allowed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn retention_goes_on_behind_a_segment_that_the_cleaner_emptied() {
+    let cluster = started(&[("cleanup.policy", "compact,delete"), ("retention.ms", "60000")]);
+    for key in ["a=1", "b=1", "b=2", "c=1"] {
+        put(&cluster, None, &[key]);
+        cluster.roll(TOPIC, 0).unwrap();
+    }
+    cluster.clean(TOPIC, 0).unwrap();
+    assert_eq!(cluster.batches(TOPIC, 0).len(), 3);
+    assert_eq!(cluster.segments(TOPIC, 0), [0, 2, 3, 4]);
+    tokio::time::advance(Duration::from_secs(61)).await;
+    cluster.append(TOPIC, 0, &at(&cluster, 0)).unwrap();
+    cluster.retain(TOPIC, 0).unwrap();
+    assert_eq!((cluster.log_start(TOPIC, 0), cluster.log_end(TOPIC, 0)), (4, 5));
+}
+
+#[tokio::test(start_paused = true)]
 async fn when_everything_is_old_the_active_segment_goes_and_the_producers_with_a_restart() {
     let cluster = started(&[("retention.ms", "60000")]);
     let mut client = Client::to(&cluster, 1);
