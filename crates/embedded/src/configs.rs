@@ -316,6 +316,23 @@ pub(crate) fn alter(
     Ok(())
 }
 
+/// What is wrong with a request to change settings of this topic, whatever the values are.
+pub(crate) fn check_change<'a>(
+    topic: &str,
+    names: impl Iterator<Item = &'a str>,
+) -> Result<(), (i16, Option<String>)> {
+    let refuse = |message: &str| Err((INVALID_REQUEST, Some(message.to_owned())));
+    if topic.is_empty() {
+        return refuse("Default topic resources are not allowed.");
+    }
+    let mut names: Vec<&str> = names.collect();
+    names.sort_unstable();
+    if names.windows(2).any(|pair| pair[0] == pair[1]) {
+        return refuse("Error due to duplicate config keys");
+    }
+    Ok(())
+}
+
 /// The effective value of a setting.
 pub(crate) fn value(
     configs: &BTreeMap<String, String>,

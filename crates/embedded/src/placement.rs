@@ -76,7 +76,11 @@ pub(crate) fn asked_more(
 }
 
 /// One assignment. `replicas` is how many the other partitions have.
-fn checked(state: &State, brokers: &[BrokerId], replicas: Option<usize>) -> Refused<Vec<i32>> {
+pub(crate) fn checked(
+    state: &State,
+    brokers: &[BrokerId],
+    replicas: Option<usize>,
+) -> Refused<Vec<i32>> {
     let brokers: Vec<i32> = brokers.iter().map(|broker| broker.0).collect();
     if brokers.is_empty() {
         return refuse("The manual partition assignment includes an empty replica list.");

@@ -18,6 +18,7 @@ use crate::server::Call;
 use crate::state::State;
 
 const NO_AUTHORIZER: &str = "No Authorizer is configured.";
+const NO_AUTHORIZER_TO_ASK: &str = "No Authorizer is configured on the broker";
 const NOT_ALLOWED: &str = "Cluster authorization failed.";
 
 /// The code of a planned fault, or what stands where there are no ACLs.
@@ -45,6 +46,8 @@ pub(crate) fn describe_acls(call: &Call, request: &DescribeAclsRequest) -> Descr
     let out = DescribeAclsResponse::default().with_error_message(None);
     let found = call.cluster.with(|state| {
         if let Some((code, message)) = unusable(call, state) {
+            // Who asks hears it in other words than who changes.
+            let message = if code == SECURITY_DISABLED { NO_AUTHORIZER_TO_ASK } else { message };
             return Err((code, message.to_owned()));
         }
         filter.check().map_err(|message| (INVALID_REQUEST, message))?;

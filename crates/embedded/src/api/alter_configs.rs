@@ -49,10 +49,12 @@ fn replace(
     if resource.resource_type != TOPIC {
         return Err((INVALID_REQUEST, Some("only topics have settings here".to_owned())));
     }
+    let names = resource.configs.iter().map(|config| config.name.as_str());
+    configs::check_change(&resource.resource_name, names)?;
     state.settle_segments(&resource.resource_name);
     let options = state.options.clone();
     let topic = state.topics.get_mut(resource.resource_name.as_str()).ok_or_else(|| {
-        let message = "This server does not host this topic-partition.".to_owned();
+        let message = format!("The topic '{}' does not exist.", resource.resource_name.as_str());
         (UNKNOWN_TOPIC_OR_PARTITION, Some(message))
     })?;
     let mut replaced = BTreeMap::new();

@@ -16,7 +16,7 @@ use twinlog_protocol::messages::{
 };
 
 use super::cluster::controller;
-use crate::code::UNKNOWN_TOPIC_OR_PARTITION;
+use crate::code::{UNKNOWN_TOPIC_OR_PARTITION, UNSUPPORTED_VERSION};
 use crate::server::Call;
 
 /// Where the logs seem to lie.
@@ -28,6 +28,7 @@ const METADATA_TOPIC: &str = "__cluster_metadata";
 /// Kafka's numbers for what has settings.
 const TOPIC: i8 = 2;
 const BROKER: i8 = 4;
+const BROKER_LOGGER: i8 = 8;
 const CLIENT_METRICS: i8 = 16;
 const GROUP: i8 = 32;
 
@@ -144,6 +145,10 @@ pub(crate) fn list_config_resources(
     }
     // Version 0 asks for the resources of client metrics, of which there are none.
     let types = if call.version == 0 { &[CLIENT_METRICS][..] } else { &request.resource_types };
+    const KNOWN: [i8; 5] = [TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP];
+    if types.iter().any(|kind| !KNOWN.contains(kind)) {
+        return out.with_error_code(UNSUPPORTED_VERSION);
+    }
     let wanted = |kind: i8| types.is_empty() || types.contains(&kind);
     let resources = call.cluster.with(|state| {
         let resource = |kind: i8, name: &str| {

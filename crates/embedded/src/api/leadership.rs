@@ -3,8 +3,6 @@
 //! Replicas copy at once here, so a reassignment is done before it is answered and none is ever
 //! listed.
 
-use std::collections::BTreeSet;
-
 use twinlog_protocol::messages::alter_partition_reassignments_request::ReassignablePartition;
 use twinlog_protocol::messages::alter_partition_reassignments_response::{
     ReassignablePartitionResponse, ReassignableTopicResponse,
@@ -23,6 +21,7 @@ use crate::code::{
 };
 use crate::log::Log;
 use crate::partition::Replica;
+use crate::placement;
 use crate::server::Call;
 use crate::state::State;
 
@@ -31,10 +30,6 @@ const UNCLEAN: i8 = 1;
 
 /// An error code and what is wrong.
 type Refused = (i16, String);
-
-fn absent(topic: &str, partition: i32) -> Refused {
-    (UNKNOWN_TOPIC_OR_PARTITION, format!("No such topic or partition as {topic}-{partition}"))
-}
 
 pub(crate) fn elect_leaders(call: &Call, request: &ElectLeadersRequest) -> ElectLeadersResponse {
     let out = ElectLeadersResponse::default();
@@ -82,44 +77,52 @@ pub(crate) fn elect_leaders(call: &Call, request: &ElectLeadersRequest) -> Elect
         }
         results
     });
-    out.with_replica_election_results(results)
+    let strange = !matches!(request.election_type, PREFERRED | UNCLEAN) && !results.is_empty();
+    let code = if strange && call.version >= 1 { INVALID_REQUEST } else { NONE };
+    out.with_error_code(code).with_replica_election_results(results)
 }
 
 fn elect(state: &mut State, kind: i8, topic: &str, index: i32) -> Result<(), Refused> {
+    if !matches!(kind, PREFERRED | UNCLEAN) {
+        return Err((INVALID_REQUEST, format!("Unknown election type {kind}")));
+    }
     let awake = state.awake();
-    let found = state.partition_mut(topic, index).ok_or_else(|| absent(topic, index))?;
+    let known = state.topics.contains_key(topic);
+    let found = state.partition_mut(topic, index).ok_or_else(|| {
+        let message = if known {
+            format!("No such partition as {topic}-{index}")
+        } else {
+            format!("No such topic as {topic}")
+        };
+        (UNKNOWN_TOPIC_OR_PARTITION, message)
+    })?;
     let replicas: Vec<i32> = found.replicas.iter().map(|replica| replica.broker).collect();
     let not_needed =
         || (ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.".to_owned());
-    match kind {
-        PREFERRED => {
-            let preferred = replicas[0];
-            if found.leader == Some(preferred) {
-                return Err(not_needed());
-            }
-            if state.move_leader(topic, index, preferred) {
-                return Ok(());
-            }
-            let message = "The preferred leader was not available.".to_owned();
-            Err((PREFERRED_LEADER_NOT_AVAILABLE, message))
+    if kind == PREFERRED {
+        let preferred = replicas[0];
+        if found.leader == Some(preferred) {
+            return Err(not_needed());
         }
-        UNCLEAN => {
-            if found.leader.is_some() {
-                return Err(not_needed());
-            }
-            let next = replicas.into_iter().find(|broker| awake.contains(broker));
-            let next = next.ok_or_else(|| {
-                let message = "Eligible topic partition leaders are not available.".to_owned();
-                (ELIGIBLE_LEADERS_NOT_AVAILABLE, message)
-            })?;
-            if !found.in_sync.contains(&next) {
-                found.in_sync = vec![next];
-            }
-            state.move_leader(topic, index, next);
-            Ok(())
+        if state.move_leader(topic, index, preferred) {
+            return Ok(());
         }
-        _ => Err((INVALID_REQUEST, format!("unknown election type {kind}"))),
+        let message = "The preferred leader was not available.".to_owned();
+        return Err((PREFERRED_LEADER_NOT_AVAILABLE, message));
     }
+    if found.leader.is_some() {
+        return Err(not_needed());
+    }
+    let next = replicas.into_iter().find(|broker| awake.contains(broker));
+    let next = next.ok_or_else(|| {
+        let message = "Eligible topic partition leaders are not available.".to_owned();
+        (ELIGIBLE_LEADERS_NOT_AVAILABLE, message)
+    })?;
+    if !found.in_sync.contains(&next) {
+        found.in_sync = vec![next];
+    }
+    state.move_leader(topic, index, next);
+    Ok(())
 }
 
 pub(crate) fn alter_partition_reassignments(
@@ -141,9 +144,9 @@ pub(crate) fn alter_partition_reassignments(
                     .with_error_message(None);
                 partitions.push(match reassign(state, &topic.name, partition, same_factor) {
                     Ok(()) => answer,
-                    Err((code, message)) => {
-                        answer.with_error_code(code).with_error_message(Some(string(&message)))
-                    }
+                    Err((code, message)) => answer
+                        .with_error_code(code)
+                        .with_error_message(message.as_deref().map(string)),
                 });
             }
             topics.push(
@@ -164,28 +167,23 @@ fn reassign(
     topic: &str,
     asked: &ReassignablePartition,
     same_factor: bool,
-) -> Result<(), Refused> {
+) -> Result<(), (i16, Option<String>)> {
     let index = asked.partition_index;
-    let found = state.partition(topic, index).ok_or_else(|| absent(topic, index))?;
+    let known = state.topics.contains_key(topic);
+    let found = state.partition(topic, index).ok_or_else(|| {
+        let message = if known {
+            format!("Unable to find partition {topic}:{index}.")
+        } else {
+            format!("Unable to find a topic named {topic}.")
+        };
+        (UNKNOWN_TOPIC_OR_PARTITION, Some(message))
+    })?;
     let Some(wanted) = &asked.replicas else {
-        let message = "No partition reassignment is in progress.".to_owned();
-        return Err((NO_REASSIGNMENT_IN_PROGRESS, message));
+        return Err((NO_REASSIGNMENT_IN_PROGRESS, None));
     };
-    let wanted: Vec<i32> = wanted.iter().map(|broker| broker.0).collect();
-    let wrong = |message: String| Err((INVALID_REPLICA_ASSIGNMENT, message));
-    if wanted.is_empty() {
-        return wrong("The manual partition assignment includes an empty replica list.".to_owned());
-    }
-    if wanted.iter().collect::<BTreeSet<_>>().len() != wanted.len() {
-        return wrong(
-            "The manual partition assignment includes a broker more than once.".to_owned(),
-        );
-    }
-    if let Some(unknown) = wanted.iter().find(|broker| !state.brokers.contains_key(broker)) {
-        return wrong(format!(
-            "The manual partition assignment includes broker {unknown}, but no such broker is registered."
-        ));
-    }
+    let told = |(code, message): Refused| (code, Some(message));
+    let wanted = placement::checked(state, wanted, None).map_err(told)?;
+    let wrong = |message: String| Err((INVALID_REPLICA_ASSIGNMENT, Some(message)));
     if same_factor && wanted.len() != found.replicas.len() {
         return wrong(format!(
             "The replication factor is changed from {} to {}",
@@ -206,7 +204,7 @@ fn reassign(
     if !leads(state) {
         // Nothing is taken away before the new replicas have everything.
         let message = "none of the new replicas is in sync".to_owned();
-        return Err((REQUEST_TIMED_OUT, message));
+        return Err((REQUEST_TIMED_OUT, Some(message)));
     }
     if let Some(found) = state.partition_mut(topic, index) {
         let place = |broker: i32| wanted.iter().position(|&known| known == broker);

@@ -6,11 +6,11 @@ use twinlog_protocol::messages::describe_client_quotas_request::ComponentData;
 use twinlog_protocol::messages::{
     AlterClientQuotasRequest, AlterClientQuotasResponse, DescribeClientQuotasRequest,
     DescribeClientQuotasResponse, FetchRequest, FetchResponse, ProduceRequest, ProduceResponse,
-    alter_client_quotas_request, alter_client_quotas_response, describe_client_quotas_response,
-    string,
+    StrBytes, alter_client_quotas_request, alter_client_quotas_response,
+    describe_client_quotas_response, string,
 };
 
-use crate::code::{INVALID_REQUEST, NONE};
+use crate::code::{INVALID_REQUEST, NONE, UNSUPPORTED_VERSION};
 use crate::quotas::{CLIENT, Entity, Limited, USER};
 use crate::server::Call;
 
@@ -80,7 +80,7 @@ pub(crate) fn describe_client_quotas(
     let out = DescribeClientQuotasResponse::default().with_error_message(None);
     let refusal = match call.refused("", -1) {
         Some(code) => Some((code, None)),
-        None => check(&request.components).err().map(|why| (INVALID_REQUEST, Some(string(&why)))),
+        None => check(&request.components).err().map(|(code, why)| (code, Some(string(&why)))),
     };
     if let Some((code, message)) = refusal {
         return out.with_error_code(code).with_error_message(message).with_entries(None);
@@ -103,27 +103,32 @@ pub(crate) fn describe_client_quotas(
         };
         state.quotas.iter().filter(|(entity, _)| selects(entity)).map(entry).collect()
     });
-    out.with_error_code(NONE).with_entries(Some(entries))
+    out.with_error_code(NONE)
+        .with_error_message(Some(StrBytes::default()))
+        .with_entries(Some(entries))
 }
 
 /// What `ClientQuotasImage.describe` refuses.
-fn check(components: &[ComponentData]) -> Result<(), String> {
+fn check(components: &[ComponentData]) -> Result<(), (i16, String)> {
     for (index, component) in components.iter().enumerate() {
         let kind = component.entity_type.as_str();
+        let invalid = |why: String| Err((INVALID_REQUEST, why));
         if kind.is_empty() {
-            return Err("Invalid empty entity type.".to_owned());
+            return invalid("Invalid empty entity type.".to_owned());
         }
         if components[..index].iter().any(|other| other.entity_type == component.entity_type) {
-            return Err(format!("Entity type {kind} cannot appear more than once in the filter."));
+            return invalid(format!(
+                "Entity type {kind} cannot appear more than once in the filter."
+            ));
         }
         match component.match_type {
             EXACT if component._match.is_none() => {
-                return Err(
-                    "Request specified MATCH_TYPE_EXACT, but set match string to null.".to_owned()
+                return invalid(
+                    "Request specified MATCH_TYPE_EXACT, but set match string to null.".to_owned(),
                 );
             }
             DEFAULT | ANY if component._match.is_some() => {
-                return Err(format!(
+                return invalid(format!(
                     "Request specified {}, but also specified a match string.",
                     if component.match_type == DEFAULT {
                         "MATCH_TYPE_DEFAULT"
@@ -133,10 +138,17 @@ fn check(components: &[ComponentData]) -> Result<(), String> {
                 ));
             }
             EXACT | DEFAULT | ANY => {}
-            other => return Err(format!("Unknown match type {other}")),
+            other => return invalid(format!("Unknown match type {other}")),
         }
     }
-    Ok(())
+    let known = |kind: &str| matches!(kind, USER | CLIENT | IP);
+    match components.iter().find(|component| !known(&component.entity_type)) {
+        None => Ok(()),
+        Some(component) => {
+            let kind = component.entity_type.as_str();
+            Err((UNSUPPORTED_VERSION, format!("Unsupported entity type {kind}")))
+        }
+    }
 }
 
 fn selects(component: &ComponentData, entity: &Entity) -> bool {

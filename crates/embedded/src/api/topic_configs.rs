@@ -195,14 +195,8 @@ fn alter(
     if resource.resource_type != TOPIC {
         return refuse(INVALID_REQUEST, "only topics and brokers have settings here");
     }
-    if resource.resource_name.is_empty() {
-        return refuse(INVALID_REQUEST, "Default topic resources are not allowed.");
-    }
-    let mut names: Vec<&str> = resource.configs.iter().map(|config| config.name.as_str()).collect();
-    names.sort_unstable();
-    if names.windows(2).any(|pair| pair[0] == pair[1]) {
-        return refuse(INVALID_REQUEST, "Error due to duplicate config keys");
-    }
+    let names = resource.configs.iter().map(|config| config.name.as_str());
+    configs::check_change(&resource.resource_name, names)?;
     state.settle_segments(&resource.resource_name);
     let options = state.options.clone();
     let topic = state.topics.get_mut(resource.resource_name.as_str()).ok_or_else(|| {

@@ -24,6 +24,9 @@ pub(crate) struct Allowed {
     pub(crate) rule: Rule,
 }
 
+/// The name of the entry for member ids, which stand in texts as well.
+pub(crate) const MEMBER_ID: &str = "member id";
+
 const NO_ID: &str = "00000000-0000-0000-0000-000000000000";
 
 pub(crate) const ALLOWED: &[Allowed] = &[
@@ -46,7 +49,7 @@ pub(crate) const ALLOWED: &[Allowed] = &[
         rule: Rule::Named(&[NO_ID]),
     },
     Allowed {
-        name: "member id",
+        name: MEMBER_ID,
         reason: "the coordinator draws it at random",
         fields: &["*.member_id", "JoinGroup.leader"],
         rule: Rule::Named(&["\"\""]),
@@ -151,6 +154,18 @@ pub(crate) const ALLOWED: &[Allowed] = &[
         reason: "as for members",
         fields: &["DescribeGroups.groups.members"],
         rule: Rule::Unordered("member_metadata"),
+    },
+    Allowed {
+        name: "order of consumers",
+        reason: "as for members",
+        fields: &["ConsumerGroupDescribe.groups.members"],
+        rule: Rule::Unordered("member_id"),
+    },
+    Allowed {
+        name: "order of a subscription",
+        reason: "Kafka goes through a hash set",
+        fields: &["ConsumerGroupDescribe.groups.members.subscribed_topic_names"],
+        rule: Rule::Unordered(""),
     },
     Allowed {
         name: "order of features",

@@ -11,9 +11,11 @@
 mod allowed;
 mod areas;
 mod batches;
+mod compare;
 mod pair;
 mod requests;
 mod sides;
+mod tally;
 mod tree;
 
 use std::collections::BTreeMap;
@@ -22,7 +24,6 @@ use std::sync::{Mutex, PoisonError};
 
 use twinlog_testkit::ring::{self, TestResult, test};
 
-use crate::allowed::ALLOWED;
 use crate::pair::{Pair, Result};
 
 /// A script.
@@ -39,13 +40,17 @@ const AREAS: &[Area] = &[
     areas::offsets::run,
     areas::commits::run,
     areas::groups::run,
+    areas::consumer_groups::run,
     areas::transactions::run,
+    areas::admin::run,
     areas::malformed::run,
 ];
 
 /// The clusters and the verdicts so far. Areas run once each, whoever asks first.
-static DONE: Mutex<Option<(Pair, BTreeMap<usize, std::result::Result<(), String>>)>> =
-    Mutex::new(None);
+static DONE: Mutex<Option<(Pair, Verdicts)>> = Mutex::new(None);
+
+/// By the index of the area.
+type Verdicts = BTreeMap<usize, std::result::Result<(), String>>;
 
 fn area(index: usize) -> TestResult {
     let mut done = DONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -53,16 +58,15 @@ fn area(index: usize) -> TestResult {
         *done = Some((Pair::start()?, BTreeMap::new()));
     }
     let Some((pair, verdicts)) = done.as_mut() else { return Err("no clusters".into()) };
-    if !verdicts.contains_key(&index) {
+    let verdict = verdicts.entry(index).or_insert_with(|| {
         let ended = AREAS[index](pair).map_err(|error| format!("the script ended early: {error}"));
-        let verdict = match (pair.verdict(), ended) {
+        match (pair.tally().verdict(), ended) {
             (verdict, Ok(())) => verdict,
             (Ok(()), Err(error)) => Err(error),
             (Err(differences), Err(error)) => Err(format!("{differences}\n{error}")),
-        };
-        verdicts.insert(index, verdict);
-    }
-    verdicts[&index].clone().map_err(Into::into)
+        }
+    });
+    verdict.clone().map_err(Into::into)
 }
 
 /// The areas must all have run for this: it runs those that have not.
@@ -71,14 +75,10 @@ fn nothing_needless() -> TestResult {
         // Its own test tells what is wrong with it.
         let _ = area(index);
     }
-    let done = DONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let Some((pair, _)) = done.as_ref() else { return Err("no clusters".into()) };
-    println!("\n{}", pair.tally);
-    let unused: Vec<_> = ALLOWED
-        .iter()
-        .map(|allowed| allowed.name)
-        .filter(|name| !pair.tally.allowed.contains_key(name))
-        .collect();
+    let mut done = DONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some((pair, _)) = done.as_mut() else { return Err("no clusters".into()) };
+    println!("\n{}", pair.tally());
+    let unused = pair.tally().unused();
     if unused.is_empty() { Ok(()) } else { Err(format!("nothing needs {unused:?}").into()) }
 }
 
@@ -94,8 +94,10 @@ fn main() -> ExitCode {
         test("offsets_are_listed_and_deleted_alike", || area(7)),
         test("commits_are_kept_alike", || area(8)),
         test("classic_groups_live_alike", || area(9)),
-        test("transactions_go_alike", || area(10)),
-        test("what_is_no_request_is_refused_alike", || area(11)),
+        test("consumer_groups_live_alike", || area(10)),
+        test("transactions_go_alike", || area(11)),
+        test("administrators_are_answered_alike", || area(12)),
+        test("what_is_no_request_is_refused_alike", || area(13)),
         test("every_allowed_difference_is_needed", nothing_needless),
     ])
 }

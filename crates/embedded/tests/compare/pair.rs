@@ -1,7 +1,5 @@
-//! Requests to both clusters, and the comparison of what they answer.
+//! Requests to both clusters at once, and what comes back.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::{self, Write as _};
 use std::time::Duration;
 
 use twinlog_protocol::messages::{
@@ -10,8 +8,9 @@ use twinlog_protocol::messages::{
 use twinlog_protocol::{ApiKey, Request, decode_response, decode_response_header, encode_request};
 use twinlog_testkit::wait_until_some;
 
-use crate::allowed::{ALLOWED, Rule, entry};
+use crate::compare::Comparison;
 use crate::sides::{Both, Clusters, Link, Outcome, now_ms};
+use crate::tally::{About, Tally};
 use crate::tree::Tree;
 
 pub(crate) type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
@@ -20,20 +19,6 @@ pub(crate) type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Erro
 pub(crate) const LIMIT: Duration = Duration::from_mins(2);
 /// What the client calls itself.
 const CLIENT: &str = "compare";
-/// How far the readings of two clocks may be apart: sides answer one after the other.
-const CLOCKS_MS: u64 = 60_000;
-/// Characters of a request or a value that a report shows.
-const SHOWN: usize = 600;
-
-/// A difference that nothing allows; equal ones of several versions are one.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Difference {
-    step: String,
-    api: ApiKey,
-    path: String,
-    kafka: String,
-    embedded: String,
-}
 
 /// An answer that is still awaited on a connection of its own.
 #[derive(Debug)]
@@ -44,48 +29,6 @@ pub(crate) struct Pending<R> {
     requests: Both<R>,
 }
 
-/// What was compared.
-#[derive(Debug, Default)]
-pub(crate) struct Tally {
-    pub(crate) pairs: BTreeMap<ApiKey, BTreeMap<i16, usize>>,
-    pub(crate) malformed: usize,
-    /// How often each allowed difference was met.
-    pub(crate) allowed: BTreeMap<&'static str, usize>,
-    /// Versions and the first request.
-    unexpected: BTreeMap<Difference, (BTreeSet<i16>, String)>,
-}
-
-impl Tally {
-    pub(crate) fn total(&self) -> usize {
-        self.pairs.values().flat_map(BTreeMap::values).sum::<usize>() + self.malformed
-    }
-}
-
-impl fmt::Display for Tally {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let versions: usize = self.pairs.values().map(BTreeMap::len).sum();
-        writeln!(
-            f,
-            "{} pairs of answers, {} APIs in {versions} versions, {} malformed requests, {} \
-             unexpected differences",
-            self.total(),
-            self.pairs.len(),
-            self.malformed,
-            self.unexpected.len(),
-        )?;
-        for (api, versions) in &self.pairs {
-            let pairs: usize = versions.values().sum();
-            let versions: Vec<String> = versions.keys().map(i16::to_string).collect();
-            writeln!(f, "  {api}: {pairs} pairs, versions {}", versions.join(" "))?;
-        }
-        for allowed in ALLOWED {
-            let met = self.allowed.get(allowed.name).copied().unwrap_or(0);
-            writeln!(f, "  allowed: {} ({}): {met} times", allowed.name, allowed.reason)?;
-        }
-        Ok(())
-    }
-}
-
 /// Both clusters with their connections.
 #[derive(Debug)]
 pub(crate) struct Pair {
@@ -93,10 +36,7 @@ pub(crate) struct Pair {
     links: Vec<Both<Link>>,
     correlation_id: i32,
     offered: Both<ApiVersionsResponse>,
-    /// Which value of one side stands for which of the other, by allowed difference.
-    names: BTreeMap<(&'static str, String), String>,
-    step: String,
-    pub(crate) tally: Tally,
+    comparison: Comparison,
     /// When the scripts began.
     pub(crate) begin_ms: i64,
     /// For timestamps of records: so long ago that no clock shows it any more.
@@ -115,9 +55,7 @@ impl Pair {
             }],
             correlation_id: 0,
             offered: Both::same(ApiVersionsResponse::default()),
-            names: BTreeMap::new(),
-            step: String::new(),
-            tally: Tally::default(),
+            comparison: Comparison::new(now_ms()),
             begin_ms: now_ms(),
             start_ms: now_ms() - 3_600_000,
         };
@@ -168,7 +106,7 @@ impl Pair {
 
     /// Says what the next requests are about, for the report.
     pub(crate) fn step(&mut self, what: impl Into<String>) {
-        self.step = what.into();
+        self.comparison.step = what.into();
     }
 
     /// The same request to both; their answers, compared.
@@ -187,7 +125,7 @@ impl Pair {
         requests: &Both<R>,
     ) -> Result<Both<R::Response>> {
         let outcomes = self.exchange(0, requests, version)?;
-        Ok(self.judge(version, requests, outcomes))
+        Ok(self.judge(version, requests, &outcomes))
     }
 
     /// The same request to both at every version.
@@ -205,7 +143,7 @@ impl Pair {
         requests: &Both<R>,
         wanted: impl Fn(&R::Response) -> bool,
     ) -> Result<Both<R::Response>> {
-        let step = self.step.clone();
+        let step = self.comparison.step.clone();
         // Whoever is done is not asked again: a request may do something.
         let kafka = wait_until_some(&step, LIMIT, || {
             self.ask_one(&requests.kafka, version, |links| &mut links.kafka, &wanted)
@@ -213,7 +151,7 @@ impl Pair {
         let embedded = wait_until_some(&step, LIMIT, || {
             self.ask_one(&requests.embedded, version, |links| &mut links.embedded, &wanted)
         })?;
-        Ok(self.judge(version, requests, Both { kafka, embedded }))
+        Ok(self.judge(version, requests, &Both { kafka, embedded }))
     }
 
     /// Asks one side once; the error tells how it is not as wanted.
@@ -255,14 +193,14 @@ impl Pair {
     pub(crate) fn finish<R: Request>(&mut self, pending: Pending<R>) -> Result<Both<R::Response>> {
         let Pending { link, version, correlation_id, requests } = pending;
         let outcomes = self.receive::<R>(link, version, correlation_id)?;
-        Ok(self.judge(version, &requests, outcomes))
+        Ok(self.judge(version, &requests, &outcomes))
     }
 
     /// A request that has no answer.
     pub(crate) fn send_only<R: Request>(&mut self, version: i16, requests: &Both<R>) -> Result {
         self.send(0, requests, version)?;
         let about = About::of(version, requests);
-        self.count(&about);
+        self.comparison.tally.count(&about);
         Ok(())
     }
 
@@ -271,7 +209,7 @@ impl Pair {
         let pending = self.begin(version, requests.clone())?;
         let outcomes = self.receive::<R>(pending.link, version, pending.correlation_id)?;
         let about = About::of(version, requests);
-        self.count(&about);
+        self.comparison.tally.count(&about);
         let words = outcomes.map(|outcome| outcome.word().to_owned());
         if words.kafka != words.embedded {
             self.unexpected(&about, "", &words.kafka, &words.embedded);
@@ -296,7 +234,7 @@ impl Pair {
         embedded.send(bytes);
         let outcomes =
             Both { kafka: kafka.receive(Some(limit))?, embedded: embedded.receive(Some(limit))? };
-        self.tally.malformed += 1;
+        self.comparison.tally.malformed += 1;
         let about = About { api, version: -1, request: format!("{}", bytes.escape_ascii()) };
         let words = outcomes.map(|outcome| match outcome {
             Outcome::Answer(frame) if exact => format!("{}", frame.escape_ascii()),
@@ -325,7 +263,7 @@ impl Pair {
         let id = self.next_id();
         let encode = |request| {
             encode_request(request, version, id, CLIENT)
-                .map_err(|error| format!("{}: {error}", self.step))
+                .map_err(|error| format!("{}: {error}", self.comparison.step))
         };
         let (kafka, embedded) = (encode(&requests.kafka)?, encode(&requests.embedded)?);
         let links = &mut self.links[link];
@@ -362,7 +300,7 @@ impl Pair {
         &mut self,
         version: i16,
         requests: &Both<R>,
-        outcomes: Both<Outcome<R::Response>>,
+        outcomes: &Both<Outcome<R::Response>>,
     ) -> Both<R::Response> {
         let about = About::of(version, requests);
         if let (Outcome::Answer(kafka), Outcome::Answer(embedded)) =
@@ -370,149 +308,27 @@ impl Pair {
         {
             self.compare(&about, &Both { kafka: Tree::of(kafka), embedded: Tree::of(embedded) });
         } else {
-            self.count(&about);
+            self.comparison.tally.count(&about);
             let words = outcomes.map(|outcome| outcome.word().to_owned());
             self.unexpected(&about, "", &words.kafka, &words.embedded);
         }
         outcomes.map(|outcome| outcome.clone().answer().unwrap_or_default())
     }
 
-    /// Compares two answers.
+    /// Compares two answers that were got by [`exchange`](Self::exchange).
     pub(crate) fn compare(&mut self, about: &About, trees: &Both<Tree>) {
-        self.count(about);
-        self.walk(about, "", &trees.kafka, &trees.embedded);
-    }
-
-    fn count(&mut self, about: &About) {
-        *self.tally.pairs.entry(about.api).or_default().entry(about.version).or_default() += 1;
+        self.comparison.compare(about, trees);
     }
 
     /// Notes a difference that nothing allows.
     pub(crate) fn unexpected(&mut self, about: &About, path: &str, kafka: &str, embedded: &str) {
-        let difference = Difference {
-            step: self.step.clone(),
-            api: about.api,
-            path: path.to_owned(),
-            kafka: cut(kafka),
-            embedded: cut(embedded),
-        };
-        let found = self.tally.unexpected.entry(difference);
-        let (versions, _) = found.or_insert_with(|| (BTreeSet::new(), about.request.clone()));
-        versions.insert(about.version);
+        self.comparison.unexpected(about, path, kafka, embedded);
     }
 
-    /// What was unexpected since this was asked last.
-    pub(crate) fn verdict(&mut self) -> std::result::Result<(), String> {
-        let mut report = String::new();
-        for (difference, (versions, request)) in &self.tally.unexpected {
-            let Difference { step, api, path, kafka, embedded } = difference;
-            let versions: Vec<String> = versions.iter().map(i16::to_string).collect();
-            let versions = versions.join(" ");
-            let _ = writeln!(
-                report,
-                "{step}\n  {api} {versions}: {path}\n    kafka:    {kafka}\n    embedded: {embedded}\n    asked:    {request}"
-            );
-        }
-        let count = self.tally.unexpected.len();
-        self.tally.unexpected.clear();
-        if count == 0 { Ok(()) } else { Err(format!("{count} unexpected differences\n{report}")) }
+    /// What was counted so far.
+    pub(crate) fn tally(&mut self) -> &mut Tally {
+        &mut self.comparison.tally
     }
-
-    fn walk(&mut self, about: &About, path: &str, kafka: &Tree, embedded: &Tree) {
-        let allowed = entry(about.api.name(), &without_indexes(path));
-        match (kafka, embedded) {
-            (Tree::Fields(a), Tree::Fields(b)) if same_names(a, b) => {
-                for ((name, a), (_, b)) in a.iter().zip(b) {
-                    let path =
-                        if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
-                    self.walk(about, &path, a, b);
-                }
-            }
-            (Tree::List(a), Tree::List(b)) => {
-                let (mut a, mut b) = (a.clone(), b.clone());
-                if let Some((name, Rule::Unordered(key))) = allowed.map(|a| (a.name, a.rule)) {
-                    let by = |tree: &Tree| tree.field(key).unwrap_or(tree).to_string();
-                    let keys = |list: &[Tree]| list.iter().map(by).collect::<Vec<_>>();
-                    if keys(&a) != keys(&b) {
-                        *self.tally.allowed.entry(name).or_default() += 1;
-                    }
-                    a.sort_by_key(by);
-                    b.sort_by_key(by);
-                }
-                if a.len() == b.len() {
-                    for (index, (a, b)) in a.iter().zip(&b).enumerate() {
-                        self.walk(about, &format!("{path}[{index}]"), a, b);
-                    }
-                } else {
-                    let (a, b) = (Tree::List(a), Tree::List(b));
-                    self.unexpected(about, path, &a.to_string(), &b.to_string());
-                }
-            }
-            _ => self.leaf(about, path, &kafka.to_string(), &embedded.to_string()),
-        }
-    }
-
-    fn leaf(&mut self, about: &About, path: &str, kafka: &str, embedded: &str) {
-        let Some(allowed) = entry(about.api.name(), &without_indexes(path)) else {
-            if kafka != embedded {
-                self.unexpected(about, path, kafka, embedded);
-            }
-            return;
-        };
-        let fits = match allowed.rule {
-            Rule::Named(none) if none.contains(&kafka) || none.contains(&embedded) => {
-                kafka == embedded
-            }
-            Rule::Named(_) => self.same_name(allowed.name, kafka, embedded),
-            Rule::Clock => kafka == embedded || self.same_but_for_clocks(kafka, embedded),
-            Rule::Any => {
-                kafka == embedded || [kafka, embedded].iter().all(|v| v.parse::<u64>().is_ok())
-            }
-            Rule::Unordered(_) => kafka == embedded,
-        };
-        if !fits {
-            self.unexpected(about, path, kafka, embedded);
-        } else if kafka != embedded {
-            *self.tally.allowed.entry(allowed.name).or_default() += 1;
-        }
-    }
-
-    /// Whether two texts differ in readings of the clock only: times after the scripts began, alone
-    /// or plus and minus a setting of the topic.
-    fn same_but_for_clocks(&self, kafka: &str, embedded: &str) -> bool {
-        let (a, b) = (pieces(kafka), pieces(embedded));
-        a.len() == b.len()
-            && a.iter().zip(&b).all(|(a, b)| {
-                let times = (a.parse::<i64>(), b.parse::<i64>());
-                let read = |time: i64| time >= self.begin_ms - 1000 || time < -self.begin_ms;
-                a == b
-                    || matches!(times, (Ok(a), Ok(b))
-                        if read(a) && read(b) && a.abs_diff(b) < CLOCKS_MS)
-            })
-    }
-
-    /// Whether these two values stand for each other: from the first time on, always.
-    fn same_name(&mut self, kind: &'static str, kafka: &str, embedded: &str) -> bool {
-        // Each direction has its own entry, so that no two values become one.
-        let (there, back) = (format!("> {kafka}"), format!("< {embedded}"));
-        match (self.names.get(&(kind, there.clone())), self.names.get(&(kind, back.clone()))) {
-            (Some(known), Some(knower)) => known == embedded && knower == kafka,
-            (None, None) => {
-                self.names.insert((kind, there), embedded.to_owned());
-                self.names.insert((kind, back), kafka.to_owned());
-                true
-            }
-            _ => false,
-        }
-    }
-}
-
-/// What an answer answers.
-#[derive(Clone, Debug)]
-pub(crate) struct About {
-    pub(crate) api: ApiKey,
-    pub(crate) version: i16,
-    pub(crate) request: String,
 }
 
 /// Reads an answer to the request `R`.
@@ -534,53 +350,4 @@ fn decode<R: Request>(
         Ok((id, _)) => Outcome::Nonsense(format!("the correlation id {id}")),
         Err(error) => Outcome::Nonsense(error.to_string()),
     }
-}
-
-impl About {
-    fn of<R: Request>(version: i16, requests: &Both<R>) -> Self {
-        Self { api: R::KEY, version, request: cut(&format!("{:?}", requests.embedded)) }
-    }
-}
-
-fn same_names(a: &[(String, Tree)], b: &[(String, Tree)]) -> bool {
-    a.len() == b.len() && a.iter().zip(b).all(|((a, _), (b, _))| a == b)
-}
-
-fn without_indexes(path: &str) -> String {
-    let mut plain = String::new();
-    let mut inside = false;
-    for letter in path.chars() {
-        match letter {
-            '[' => inside = true,
-            ']' => inside = false,
-            _ if !inside => plain.push(letter),
-            _ => {}
-        }
-    }
-    plain
-}
-
-/// Numbers, and what stands between them.
-fn pieces(text: &str) -> Vec<&str> {
-    let mut pieces = Vec::new();
-    let mut start = 0;
-    let mut digits = false;
-    for (at, letter) in text.char_indices() {
-        let digit = letter.is_ascii_digit() || letter == '-';
-        if digit != digits && at > start {
-            pieces.push(&text[start..at]);
-            start = at;
-        }
-        digits = digit;
-    }
-    pieces.push(&text[start..]);
-    pieces
-}
-
-fn cut(text: &str) -> String {
-    let text = text.replace(", unknown_tagged_fields: {}", "");
-    if text.chars().count() <= SHOWN {
-        return text;
-    }
-    text.chars().take(SHOWN).chain("…".chars()).collect()
 }

@@ -12,7 +12,7 @@ use twinlog_testkit::{ClusterOptions, KafkaCluster, KafkaVersion, availability};
 use crate::pair::Result;
 
 /// How long an answer may take: far more than any does.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_mins(1);
 
 /// Something of the real broker and something of the embedded one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

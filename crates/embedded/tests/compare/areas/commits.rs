@@ -21,6 +21,9 @@ use crate::sides::Both;
 /// A commit: partition, offset, leader epoch, metadata.
 pub(crate) type Commit<'a> = (i32, i64, i32, Option<&'a str>);
 
+/// What is special, the group, who commits, and what.
+type Case<'a> = (&'a str, &'a str, (i32, &'a str), &'a [Commit<'a>]);
+
 /// OffsetCommit by a member (generation -1 and no name: by nobody).
 pub(crate) fn commit(
     version: i16,
@@ -129,7 +132,7 @@ pub(crate) fn run(pair: &mut Pair) -> Result {
         fetch_all(pair, name, &topic, None)?;
     }
     let long = "m".repeat(4097);
-    let cases: &[(&str, &str, (i32, &str), &[Commit<'_>])] = &[
+    let cases: &[Case<'_>] = &[
         ("by nobody", "commits-g", NOBODY, &[(0, 10, -1, Some("note"))]),
         ("of several", "commits-g", NOBODY, &[(0, 11, -1, Some("")), (1, 5, -1, Some("x"))]),
         ("of an epoch", "commits-g", NOBODY, &[(1, 7, 500, None)]),

@@ -21,9 +21,14 @@ fn describe(resources: &[(i8, &str)], keys: Option<&[&str]>) -> DescribeConfigsR
     DescribeConfigsRequest::default().with_resources(resources.iter().map(resource).collect())
 }
 
+/// What is special, the resources, and which of their settings.
+type Described<'a> = (&'a str, &'a [(i8, &'a str)], Option<&'a [&'a str]>);
+/// Name, operation, value.
+type Change<'a> = (&'a str, i8, Option<&'a str>);
+
 /// Operations: 0 set, 1 delete, 2 append, 3 subtract.
-fn alter(topic: &str, configs: &[(&str, i8, Option<&str>)]) -> IncrementalAlterConfigsRequest {
-    let config = |&(name, operation, value): &(&str, i8, Option<&str>)| {
+fn alter(topic: &str, configs: &[Change<'_>]) -> IncrementalAlterConfigsRequest {
+    let config = |&(name, operation, value): &Change<'_>| {
         AlterableConfig::default()
             .with_name(string(name))
             .with_config_operation(operation)
@@ -40,7 +45,7 @@ pub(crate) fn run(pair: &mut Pair) -> Result {
     let set = [("retention.ms", "86400000"), ("cleanup.policy", "compact")];
     pair.topic("configs", 1, &set)?;
     pair.topic("configs-plain", 1, &[])?;
-    let cases: &[(&str, &[(i8, &str)], Option<&[&str]>)] = &[
+    let cases: &[Described<'_>] = &[
         ("of a topic", &[(TOPIC, "configs")], None),
         ("of a plain topic", &[(TOPIC, "configs-plain")], None),
         ("of some keys", &[(TOPIC, "configs")], Some(&["retention.ms", "segment.bytes"])),
@@ -60,7 +65,7 @@ pub(crate) fn run(pair: &mut Pair) -> Result {
         pair.ask_all(|_| describe(resources, *keys).with_include_synonyms(true))?;
     }
 
-    let refused: &[(&str, &[(&str, i8, Option<&str>)])] = &[
+    let refused: &[(&str, &[Change<'_>])] = &[
         ("an unknown name", &[("no.such.key", 0, Some("1"))]),
         ("a value that is no number", &[("retention.ms", 0, Some("soon"))]),
         ("null", &[("retention.ms", 0, None)]),

@@ -16,7 +16,8 @@ use crate::pair::{Pair, Result};
 use crate::requests::{Topic, group};
 use crate::sides::Both;
 
-const SESSION_MS: i32 = 45_000;
+/// Longer than the script takes.
+const SESSION_MS: i32 = 300_000;
 const MEMBER_ID_REQUIRED: i16 = 79;
 
 /// The newest version of `R` that is not newer than `version`, so that a script at one version
@@ -71,7 +72,7 @@ impl Join {
             .with_protocol_type(string(self.kind))
             .with_protocols(self.protocols.iter().map(protocol).collect());
         let request =
-            if version >= 1 { request.with_rebalance_timeout_ms(60_000) } else { request };
+            if version >= 1 { request.with_rebalance_timeout_ms(300_000) } else { request };
         let request = if version >= 5 {
             request.with_group_instance_id(self.instance.map(string))
         } else {

@@ -28,7 +28,7 @@ fn for_versions(
     acks: i16,
 ) -> Result {
     // Sequences move on: every request has its own version, in turn.
-    let version = 3 + (pair.tally.total() % 11) as i16;
+    let version = 3 + (pair.tally().total() % 11) as i16;
     let request = topic
         .names()
         .map(|names| produce(version, names, partition, Some(batch.clone()), acks, None));

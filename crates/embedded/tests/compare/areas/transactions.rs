@@ -19,6 +19,8 @@ use crate::requests::{From, How, Topic, fetch, group, list_offsets, produce};
 use crate::sides::Both;
 
 const CONCURRENT_TRANSACTIONS: i16 = 51;
+/// Longer than the script takes.
+const TIMEOUT_MS: i32 = 600_000;
 
 /// Producer id of each side, and the epoch.
 #[derive(Clone, Copy, Debug)]
@@ -147,7 +149,7 @@ fn look(pair: &mut Pair, topic: &Topic) -> Result {
 
 /// Takes a producer for a transactional id, waiting for an earlier end to be done.
 fn start(pair: &mut Pair, version: i16, name: &str) -> Result<Producer> {
-    let request = Both::same(init(version, name, 60_000, None));
+    let request = Both::same(init(version, name, TIMEOUT_MS, None));
     let answers = pair.ask_until(version, &request, |answer| answer.error_code == 0)?;
     Ok(Producer {
         id: answers.map(|answer| answer.producer_id.0),
@@ -196,18 +198,18 @@ fn strangers(pair: &mut Pair) -> Result {
         ("no timeout", 0, "transactions-odd"),
         ("a negative timeout", -1, "transactions-odd"),
         ("a timeout that is too long", 9_000_000, "transactions-odd"),
-        ("an empty id", 60_000, ""),
+        ("an empty id", TIMEOUT_MS, ""),
     ] {
         pair.step(format!("InitProducerId with {what}"));
         pair.ask_all(|version| init(version, name, timeout_ms, None))?;
     }
     pair.step("InitProducerId with a producer id and no epoch");
     for version in pair.versions::<InitProducerIdRequest>().into_iter().filter(|v| *v >= 3) {
-        pair.ask(version, init(version, "transactions-odd", 60_000, Some((5_000_000, -1))))?;
+        pair.ask(version, init(version, "transactions-odd", TIMEOUT_MS, Some((5_000_000, -1))))?;
         pair.step("InitProducerId with an epoch and no producer id");
-        pair.ask(version, init(version, "transactions-odd", 60_000, Some((-1, 5))))?;
+        pair.ask(version, init(version, "transactions-odd", TIMEOUT_MS, Some((-1, 5))))?;
         pair.step("InitProducerId with a producer id that is another's");
-        pair.ask(version, init(version, "transactions-first", 60_000, Some((424_242, 5))))?;
+        pair.ask(version, init(version, "transactions-first", TIMEOUT_MS, Some((424_242, 5))))?;
         pair.step("InitProducerId with a producer id and no epoch");
     }
     Ok(())
@@ -444,10 +446,11 @@ fn fencing(pair: &mut Pair) -> Result {
         }
         if version >= 3 {
             pair.step("InitProducerId by the first owner, fenced");
-            let request = first.each(first.epoch, |by| init(version, &name, 60_000, Some(by)));
+            let request = first.each(first.epoch, |by| init(version, &name, TIMEOUT_MS, Some(by)));
             pair.ask_each(version, &request)?;
             pair.step("InitProducerId by the second owner, as itself");
-            let request = second.each(second.epoch, |by| init(version, &name, 60_000, Some(by)));
+            let request =
+                second.each(second.epoch, |by| init(version, &name, TIMEOUT_MS, Some(by)));
             pair.ask_each(version, &request)?;
         }
         pair.step("readers after the first owner was fenced");

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use twinlog_protocol::messages::{ApiVersionsRequest, ApiVersionsResponse, string};
 use twinlog_protocol::{ApiKey, Request};
 
-use crate::pair::{About, Pair, Result};
+use crate::pair::{Pair, Result};
 use crate::sides::Both;
+use crate::tally::About;
 use crate::tree::Tree;
 
 /// What Kafka 4.3 offers and the embedded cluster does not, or in fewer versions: key, name,
