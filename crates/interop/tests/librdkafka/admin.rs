@@ -7,7 +7,7 @@ use rdkafka::client::DefaultClientContext;
 use rdkafka::consumer::{CommitMode, Consumer};
 use rdkafka::error::RDKafkaErrorCode;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
-use twinlog_embedded::KafkaVersion;
+use twinlog_embedded::{EmbeddedCluster, KafkaVersion};
 
 use crate::support::{Content, LIMIT, Served};
 
@@ -65,7 +65,7 @@ fn topics_are_created_grown_described_and_deleted() {
         let deleted = served.runtime.block_on(deleted).expect("an answer");
         let unknown = ("nothing".to_owned(), RDKafkaErrorCode::UnknownTopicOrPartition);
         assert_eq!(deleted, [Ok("orders".to_owned()), Err(unknown)]);
-        assert_eq!(served.cluster(|cluster| cluster.topics()), [""; 0]);
+        assert_eq!(served.cluster(EmbeddedCluster::topics), [""; 0]);
     }
 }
 

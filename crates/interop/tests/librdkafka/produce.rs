@@ -1,6 +1,6 @@
 //! Records: what is written is what is read, whatever happens on the way.
 
-use twinlog_embedded::{Action, Fault, Isolation, KafkaVersion};
+use twinlog_embedded::{Action, EmbeddedCluster, Fault, Isolation, KafkaVersion};
 use twinlog_protocol::ApiKey;
 
 use crate::support::{Content, Served, by_partition, until};
@@ -93,7 +93,7 @@ fn an_idempotent_producer_writes_once_though_answers_are_lost() {
     {
         served.cluster(|cluster| cluster.fault(Fault::new(action).api(ApiKey::Produce)));
         sender.send("t", &values(10 + turn * 10, 20 + turn * 10));
-        assert_eq!(served.cluster(|cluster| cluster.pending_faults()), 0);
+        assert_eq!(served.cluster(EmbeddedCluster::pending_faults), 0);
     }
     let read = served.cluster(|cluster| cluster.records("t", 0, Isolation::ReadCommitted));
     let texts: Vec<_> = read.iter().filter_map(|record| record.value.clone()).collect();
