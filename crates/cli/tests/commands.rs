@@ -1,8 +1,9 @@
 //! The binary without any broker: usage, configuration errors, unreachable clusters.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
@@ -49,14 +50,15 @@ fn exit(output: &Output) -> i32 {
     output.status.code().expect("an exit code")
 }
 
-/// Runs all three commands on a file that has a problem.
+/// Runs the commands on a file that has a problem.
 fn refused(text: &str) -> Vec<String> {
     let files = Files::new();
     let file = files.file("mm2.properties", text);
     let path = file.display().to_string();
-    let commands: [&[&str]; 3] = [
+    let commands: [&[&str]; 4] = [
         &["run"],
         &["status"],
+        &["explain", "--group", "g"],
         &["translate", "--topic", "t", "--partition", "0", "--offset", "1"],
     ];
     let mut all = Vec::new();
@@ -170,6 +172,11 @@ fn wrong_usage_exits_with_2() {
         &["translate", &file],
         &["translate", &file, "--topic", "t"],
         &["translate", &file, "--topic", "t", "--partition", "-1", "--offset", "1"],
+        &["translate", &file, "--topic", "t", "--partition", "0", "--offset", "-1"],
+        &["explain", &file],
+        &["explain", &file, "--group", "g", "--topic", "t"],
+        &["explain", &file, "--topic", "t", "--partition", "-1"],
+        &["man", "walk"],
     ];
     for command in commands {
         let output = twinlog(*command);
@@ -179,18 +186,100 @@ fn wrong_usage_exits_with_2() {
     }
 }
 
+/// The commands that `--help` lists.
+fn commands() -> Vec<String> {
+    let help = stdout(&twinlog(["--help"]));
+    let list = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+    let list = list.take_while(|line| !line.trim().is_empty());
+    let names = list.filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
+    names.filter(|name| !name.is_empty() && *name != "help").map(str::to_owned).collect()
+}
+
+/// The long flags that a text names.
+fn flags(text: &str) -> BTreeSet<String> {
+    let is_flag = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    let pieces = text
+        .split("--")
+        .skip(1)
+        .map(|rest| rest.chars().take_while(|c| is_flag(*c)).collect::<String>());
+    pieces.filter(|flag| flag.starts_with(|c: char| c.is_ascii_lowercase())).collect()
+}
+
+/// The flags of a command, without those of other tools in its examples.
+fn flags_of(command: &str) -> BTreeSet<String> {
+    let help = stdout(&twinlog([command, "--help"]));
+    flags(help.split("Examples:").next().unwrap_or_default())
+}
+
 #[test]
 fn the_help_of_each_command_has_examples() {
-    for command in ["run", "status", "translate", "completions"] {
-        let output = twinlog([command, "--help"]);
+    let commands = commands();
+    assert!(commands.len() >= 8, "{commands:?}");
+    for command in commands {
+        let output = twinlog([&command, "--help"]);
         assert_eq!(exit(&output), 0);
         let help = stdout(&output);
         assert!(help.contains("Examples:"), "{help}");
-        assert!(help.contains(&format!("twinlog {command} ")), "{help}");
+        assert!(help.contains(&format!("twinlog {command}")), "{help}");
     }
-    assert_eq!(exit(&twinlog(["--help"])), 0);
     let version = twinlog(["--version"]);
     assert_eq!(stdout(&version), format!("twinlog {}\n", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn every_command_has_a_manual_page_with_the_flags_of_its_help() {
+    let files = Files::new();
+    let folder = files.0.path().join("man1");
+    let written = twinlog([OsStr::new("man"), OsStr::new("--dir"), folder.as_os_str()]);
+    assert_eq!(exit(&written), 0, "{}", stderr(&written));
+    let root = stdout(&twinlog(["man"]));
+    for command in commands() {
+        let page = twinlog(["man", &command]);
+        assert_eq!(exit(&page), 0, "{}", stderr(&page));
+        let page = stdout(&page);
+        let file = fs::read_to_string(folder.join(format!("twinlog-{command}.1")));
+        assert_eq!(file.expect("a page in the folder"), page);
+        assert!(root.contains(&format!("twinlog\\-{command}")), "{command} in {root}");
+        let page = page.replace('\\', "");
+        let options = page.split(".SH OPTIONS").nth(1).expect("options");
+        let missing: Vec<String> = flags_of(&command)
+            .into_iter()
+            .filter(|flag| !options.contains(&format!("--{flag}")))
+            .collect();
+        assert!(missing.is_empty(), "twinlog {command}: {missing:?} in {page}");
+    }
+    assert!(root.starts_with(".ie"), "a manual page: {root}");
+}
+
+#[test]
+fn what_the_documents_say_of_commands_and_flags_is_so() {
+    let commands = commands();
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut documents = vec![root.join("README.md")];
+    let docs = fs::read_dir(root.join("docs")).expect("docs");
+    documents.extend(docs.map(|entry| entry.expect("an entry").path()));
+    documents.retain(|path| path.extension().is_some_and(|extension| extension == "md"));
+    let mut named = BTreeSet::new();
+    for path in documents {
+        let text = fs::read_to_string(&path).expect("readable");
+        for said in text.split("twinlog ").skip(1) {
+            let command = said.split(|c: char| !c.is_ascii_lowercase()).next().unwrap_or_default();
+            if !commands.iter().any(|known| known == command) {
+                continue;
+            }
+            named.insert(command.to_owned());
+            // A command ends with its line or its quotation, and where another program begins.
+            let line = said.split(['\n', '`', '|', '>']).next().unwrap_or_default();
+            let known = flags_of(command);
+            for flag in flags(line) {
+                let path = path.display();
+                assert!(known.contains(&flag), "{path}: twinlog {line}: no flag --{flag}");
+            }
+        }
+    }
+    for command in ["run", "status", "translate", "explain", "demo", "embedded"] {
+        assert!(named.contains(command), "{command} is in no document");
+    }
 }
 
 #[test]
@@ -222,6 +311,40 @@ fn errors_are_documents_under_json() {
     assert_eq!(exit(&usage), 2);
     let usage: Value = serde_json::from_slice(&usage.stdout).expect("one JSON document");
     assert_eq!(usage["error"]["code"], "usage");
+
+    // Everything that is missing is named, and whose help to read.
+    let file = bad.display().to_string();
+    let missing = twinlog(["translate", &file, "--json", "--topic", "t"]);
+    assert_eq!(exit(&missing), 2);
+    let error = &self::document(&missing)["error"];
+    let message = error["message"].as_str().unwrap_or_default();
+    assert!(message.contains("--partition") && message.contains("--offset"), "{error}");
+    assert!(error["next"].as_str().is_some_and(|next| next.contains("twinlog translate --help")));
+    let misspelt = twinlog(["status", &file, "--json", "--grup", "g"]);
+    let error = &self::document(&misspelt)["error"];
+    assert!(error["next"].as_str().is_some_and(|next| next.contains("--group")), "{error}");
+}
+
+#[test]
+fn a_negative_number_is_a_bad_number_and_no_flag() {
+    let files = Files::new();
+    let file = files.file("mm2.properties", GOOD).display().to_string();
+    let args = ["translate", &file, "--topic", "t", "--partition", "0", "--offset", "-1"];
+    let output = twinlog(args);
+    assert_eq!(exit(&output), 2);
+    assert!(stderr(&output).contains("'-1' for '--offset"), "{}", stderr(&output));
+}
+
+#[test]
+fn addresses_and_aliases_that_cannot_work_are_refused() {
+    for server in ["127.0.0.1:1:2", "127.0 .0.1:1"] {
+        let text = GOOD.replace(
+            "hello.bootstrap.servers = 127.0.0.1:1",
+            &format!("hello.bootstrap.servers = {server}"),
+        );
+        assert_refused(&text, &format!("FILE:2: hello.bootstrap.servers: `{server}`"));
+    }
+    assert_refused(&GOOD.replace("hello", "he*lo"), "FILE:1: clusters: `he*lo` contains '*'");
 }
 
 #[test]
@@ -266,6 +389,73 @@ fn a_cluster_that_never_answers_does_not_hold_a_command_beyond_its_timeout() {
     ]);
     assert_eq!(exit(&output), 3, "{}", stderr(&output));
     assert_eq!(document(&output)["flows"][0]["flow"], "source->target");
+}
+
+#[test]
+fn every_cluster_that_never_answers_is_named_with_a_code() {
+    let mute: Vec<TcpListener> =
+        (0..2).map(|_| TcpListener::bind("127.0.0.1:0").expect("a port")).collect();
+    let address = |at: usize| mute[at].local_addr().expect("an address").to_string();
+    let output = twinlog([
+        "status",
+        "--source",
+        &address(0),
+        "--target",
+        &address(1),
+        "--json",
+        "--timeout",
+        "1s",
+    ]);
+    assert_eq!(exit(&output), 3, "{}", stderr(&output));
+    let flow = &document(&output)["flows"][0];
+    assert_eq!((&flow["state"], &flow["code"]), (&"unknown".into(), &"unreachable".into()));
+    let missing = flow["missing"].as_array().expect("a list");
+    let named: BTreeSet<&str> =
+        missing.iter().filter_map(|missing| missing["cluster"].as_str()).collect();
+    assert_eq!(named, BTreeSet::from(["source", "target"]), "{flow}");
+    assert!(missing.iter().all(|missing| missing["code"] == "unreachable"), "{flow}");
+
+    let explained = twinlog([
+        "explain",
+        "--group",
+        "g",
+        "--source",
+        &address(0),
+        "--target",
+        &address(1),
+        "--json",
+        "--timeout",
+        "1s",
+    ]);
+    assert_eq!(exit(&explained), 3, "{}", stderr(&explained));
+    let chain = document(&explained);
+    assert_eq!((&chain["link"], &chain["code"]), (&"connectivity".into(), &"unreachable".into()));
+    let links = chain["links"].to_string();
+    assert!(links.contains("source: ") && links.contains("target: "), "{links}");
+    assert_eq!(chain["subject"]["group"], "g");
+}
+
+#[test]
+fn run_names_a_cluster_that_takes_connections_and_says_nothing() {
+    let mute = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = mute.local_addr().expect("an address").to_string();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_twinlog"))
+        .args(["run", "--source", &address, "--target", &address])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("twinlog runs");
+    let log = BufReader::new(child.stderr.take().expect("a pipe"));
+    let words = ["has not answered", "connecting goes on"];
+    let lines = log.lines().map_while(Result::ok);
+    let said: Vec<String> =
+        lines.filter(|line| words.iter().any(|word| line.contains(word))).take(1).collect();
+    child.kill().expect("it ends");
+    child.wait().expect("it ended");
+    // Before the client gives its request up, which would be said as well.
+    assert!(said[0].contains(words[0]), "{said:?}");
+    assert!(said[0].contains(".bootstrap.servers"), "{said:?}");
 }
 
 #[test]
