@@ -15,7 +15,7 @@ pub(crate) type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Erro
 pub(crate) const LIMIT: Duration = Duration::from_mins(2);
 
 /// A cluster, and Kafka's clients of one version.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Scene {
     pub(crate) version: KafkaVersion,
     pub(crate) jars: &'static Jars,
