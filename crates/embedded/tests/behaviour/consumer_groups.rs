@@ -54,10 +54,6 @@ fn join(member: &str) -> ConsumerGroupHeartbeatRequest {
         .with_topic_partitions(Some(Vec::new()))
 }
 
-fn instance(name: &str) -> Option<StrBytes> {
-    Some(string(name))
-}
-
 /// Code, member epoch, and the partitions of the only topic where the answer assigns any.
 type Answer = (i16, i32, Option<Vec<i32>>);
 
@@ -185,10 +181,10 @@ async fn a_heartbeat_that_makes_no_sense_is_refused() {
     let rows = [
         (still("m1", 5), 69, "Consumer group g not found."),
         (still("m1", -1), 69, "Group g not found."),
-        (still("m1", -2).with_instance_id(instance("i")), 69, "Group g not found."),
+        (still("m1", -2).with_instance_id(Some(string("i"))), 69, "Group g not found."),
         (join(""), 42, "MemberId can't be empty."),
         (join("m1").with_group_id(GroupId(string(""))), 42, "GroupId can't be empty."),
-        (join("m1").with_instance_id(instance("")), 42, "InstanceId can't be empty."),
+        (join("m1").with_instance_id(Some(string(""))), 42, "InstanceId can't be empty."),
         (
             join("m1").with_rebalance_timeout_ms(-1),
             42,
@@ -230,7 +226,7 @@ async fn a_static_member_keeps_its_partitions_while_it_is_away() {
     let cluster = four();
     let mut client = Client::to(&cluster, 1);
     let with =
-        |request: ConsumerGroupHeartbeatRequest, name| request.with_instance_id(instance(name));
+        |request: ConsumerGroupHeartbeatRequest, name| request.with_instance_id(Some(string(name)));
     assert_eq!(beat(&mut client, &with(join("s1"), "i")).await, (0, 2, Some(vec![0, 1, 2, 3])));
     assert_eq!(beat(&mut client, &with(join("s2"), "i")).await.0, 111, "the holder is alive");
     assert_eq!(beat(&mut client, &with(still("s2", 2), "i")).await.0, 82);
@@ -304,7 +300,7 @@ async fn the_range_assignor_gives_stretches_in_the_order_of_members() {
     let range = |member: &str| join(member).with_server_assignor(Some(string("range")));
     beat(&mut client, &range("b")).await;
     beat(&mut client, &range("a")).await;
-    beat(&mut client, &range("c").with_instance_id(instance("z"))).await;
+    beat(&mut client, &range("c").with_instance_id(Some(string("z")))).await;
     sleep(INTERVAL).await;
     beat(&mut client, &still("a", 2)).await;
     let group = described(&mut client).await;
