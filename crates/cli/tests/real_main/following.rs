@@ -70,13 +70,13 @@ pub(crate) fn new_things() -> TestResult {
 }
 
 /// A Java console consumer that stays.
-fn console_consumer(pair: &Pair, scratch: &Scratch, args: &[&str]) -> Result<Process> {
+pub(crate) fn console_consumer(pair: &Pair, scratch: &Scratch, args: &[&str]) -> Result<Process> {
     let mut java = pair.jars.java(256, "WARN");
     java.arg(JavaTool::CONSOLE_CONSUMER).args(args);
     Ok(Process::start("console consumer", java, &scratch.path().join("consumer.log"))?)
 }
 
-fn wait_for_state(shell: &Shell, bootstrap: &str, group: &str, wanted: &str) -> Result {
+pub(crate) fn wait_for_state(shell: &Shell, bootstrap: &str, group: &str, wanted: &str) -> Result {
     let what = format!("group {group} {wanted}");
     Ok(wait_until_some(&what, LIMIT, || match shell.groups(bootstrap) {
         Ok(groups) if groups.get(group).is_some_and(|state| state == wanted) => Ok(()),

@@ -8,6 +8,7 @@
 
 mod embedded;
 mod endings;
+mod explaining;
 mod figures;
 mod following;
 mod inspect;
@@ -35,6 +36,8 @@ fn main() -> ExitCode {
         test("mm2s_topics_are_dumped_as_kafkas_formatters_print_them", inspect::mm2s_topics),
         test("our_topics_are_dumped_as_kafkas_formatters_print_them", inspect::our_topics),
         test("wait_ends_when_all_that_was_there_is_mirrored", inspect::wait),
+        test("explain_names_the_first_broken_link_of_what_twinlog_mirrors", explaining::by_twinlog),
+        test("explain_names_the_first_broken_link_of_what_mm2_mirrors", explaining::by_mm2),
         test("hub_and_spokes_in_one_process_mirror_without_loops", several::hub_and_spokes),
         test("brokers_of_3_9_1_are_mirrored_from", several::from_3_9_1),
         test("brokers_of_3_9_1_are_mirrored_to", several::to_3_9_1),
