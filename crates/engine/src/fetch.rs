@@ -31,6 +31,13 @@ const LONG_POLL: Duration = Duration::from_millis(500);
 /// The same while a full partition waits for room: it must not be held up by idle ones.
 const SHORT_POLL: Duration = Duration::from_millis(10);
 
+/// Answers in a row that come at once and bring nothing, before the next one is waited for.
+const FRUITLESS_MAX: u32 = 3;
+/// An answer that comes sooner did not wait for records.
+const AT_ONCE: Duration = Duration::from_millis(5);
+/// How long a partition rests whose range the source contradicts itself about.
+const CONTRADICTION: Duration = Duration::from_millis(500);
+
 /// Runs the loop of one source broker until the flow ends.
 pub(crate) async fn run(flow: Arc<Flow>, broker: BrokerId) {
     let isolation = flow.isolation();
@@ -46,6 +53,7 @@ pub(crate) async fn run(flow: Arc<Flow>, broker: BrokerId) {
         },
     );
     let mut backoff = flow.backoff(1_000 + broker as u64);
+    let mut fruitless = 0;
     let ending = flow.ending();
     loop {
         let room = flow.room.notified();
@@ -68,6 +76,7 @@ pub(crate) async fn run(flow: Arc<Flow>, broker: BrokerId) {
         // The semaphore is never closed.
         let Ok(permit) = permit else { return };
         session.set_max_wait(if held_back { SHORT_POLL } else { LONG_POLL });
+        let asked_at = tokio::time::Instant::now();
         let answer = tokio::select! {
             biased;
             () = ending.ended() => return,
@@ -75,7 +84,9 @@ pub(crate) async fn run(flow: Arc<Flow>, broker: BrokerId) {
         };
         match answer {
             Ok(answer) => {
-                backoff.reset();
+                if fruitless == 0 {
+                    backoff.reset();
+                }
                 flow.source_reached();
                 if !answer.throttle.is_zero() {
                     flow.source_throttled(answer.throttle);
@@ -88,8 +99,12 @@ pub(crate) async fn run(flow: Arc<Flow>, broker: BrokerId) {
                         trouble |= deliver(&flow, cell, *asked, part, &keep);
                     }
                 }
+                let at_once = asked_at.elapsed() < AT_ONCE;
+                fruitless = if at_once && !moved(&cells) { fruitless + 1 } else { 0 };
                 if trouble {
                     flow.source.metadata_stale();
+                }
+                if trouble || fruitless > FRUITLESS_MAX {
                     tokio::select! {
                         biased;
                         () = ending.ended() => return,
@@ -109,6 +124,13 @@ pub(crate) async fn run(flow: Arc<Flow>, broker: BrokerId) {
             }
         }
     }
+}
+
+/// Whether any partition came further than what was asked for, or cannot go on for now.
+fn moved(cells: &Asked) -> bool {
+    cells.values().any(|(cell, asked)| {
+        cell.copier.lock().wants_fetch().is_none_or(|from| from.offset.0 != *asked)
+    })
 }
 
 /// The partitions of one fetch, and the offset asked of each.
@@ -305,7 +327,11 @@ async fn check_range(flow: Arc<Flow>, cell: Arc<Cell>, from: SourceOffset) {
                 warn!(flow = %flow.name, partition = %cell.source, %error, "range unknown");
             }
         },
-        Some(_) | None => flow.source.metadata_stale(),
+        Some(_) | None => {
+            // It said that the offset is outside, and now that it is not, or nothing.
+            flow.source.metadata_stale();
+            tokio::time::sleep(CONTRADICTION).await;
+        }
     }
     if cell.copier.lock().stopped().is_some() {
         flow.stopped(&cell);

@@ -24,6 +24,8 @@ struct Emitting {
     emitter: SyncEmitter,
     /// Records told to the emitter so far.
     count: u64,
+    /// Where the last of them was.
+    last: Option<SyncPair>,
 }
 
 /// Writes syncs until the flow ends.
@@ -96,7 +98,11 @@ fn due(
     for cell in flow.cells.all() {
         let one = emitting
             .entry(cell.source.clone())
-            .or_insert_with(|| Emitting { emitter: SyncEmitter::new(rules), count: 0 });
+            .or_insert_with(|| Emitting {
+                emitter: SyncEmitter::new(rules),
+                count: 0,
+                last: None,
+            });
         for pair in due_of(&cell, one, now_ms) {
             let sync = OffsetSync {
                 topic: cell.source.topic.clone(),
@@ -125,9 +131,16 @@ fn due_of(cell: &Cell, one: &mut Emitting, now_ms: i64) -> Vec<SyncPair> {
     let acknowledged = map.acknowledged();
     if acknowledged < one.count {
         one.count = acknowledged;
+        one.last = acknowledged.checked_sub(1).and_then(|last| pair(map, last));
         return one
             .emitter
             .cut(acknowledged.checked_sub(1).and_then(|last| pair(map, last)), now_ms);
+    }
+    // The target lost its end and has it again since the last time, at other offsets.
+    let known = one.count.checked_sub(1).and_then(|last| pair(map, last));
+    if known.is_some() && known != one.last {
+        (one.count, one.last) = (0, None);
+        return one.emitter.cut(None, now_ms);
     }
     if acknowledged == one.count {
         let mut pairs = one.emitter.tick(now_ms);
@@ -151,6 +164,7 @@ fn due_of(cell: &Cell, one: &mut Emitting, now_ms: i64) -> Vec<SyncPair> {
         at = (at + step).min(acknowledged - 1);
     }
     one.count = acknowledged;
+    one.last = pair(map, acknowledged - 1);
     pairs
 }
 

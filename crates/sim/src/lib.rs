@@ -27,6 +27,7 @@ pub mod oracle;
 mod random;
 pub mod requests;
 mod run;
+pub mod scenes;
 pub mod tamper;
 mod trace;
 mod traffic;

@@ -178,7 +178,7 @@ impl Link {
         let names = {
             let known = self.state.lock().names.clone();
             let complete = known.as_ref().is_some_and(Names::complete);
-            known.filter(|_| complete).unwrap_or_else(|| Names::of(&self.target))
+            known.filter(|_| complete).unwrap_or_else(|| Names::of([&self.source, &self.target]))
         };
         let label = requests::label(source, frame, &names);
         let mut state = self.state.lock();

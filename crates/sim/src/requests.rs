@@ -9,11 +9,11 @@ use twinlog_protocol::ApiKey;
 /// How far into a frame names are looked for: they stand before the records.
 const SEARCHED: usize = 600;
 
-/// Topics of our own on the target and what they are called in labels.
+/// Topics of our own on either cluster and what they are called in labels.
 const OWN: [(&str, &str); 4] = [
     ("mm2-twinlog.hello.internal", "state"),
     ("hello.checkpoints.internal", "checkpoints"),
-    ("mm2-offset-syncs.hello.internal", "syncs"),
+    ("mm2-offset-syncs.world.internal", "syncs"),
     ("heartbeats", "heartbeats"),
 ];
 
@@ -22,20 +22,20 @@ const OWN: [(&str, &str); 4] = [
 pub struct Names(Vec<(Vec<u8>, &'static str)>);
 
 impl Names {
-    /// As the target has them now.
-    pub fn of(target: &EmbeddedCluster) -> Self {
+    /// As both clusters have them now.
+    pub fn of(clusters: [&EmbeddedCluster; 2]) -> Self {
         let mut names: Vec<_> =
             OWN.iter().map(|(name, short)| (name.as_bytes().to_vec(), *short)).collect();
-        names.extend(
-            OWN.iter()
-                .filter_map(|(name, short)| Some((target.topic_id(name)?.0.to_vec(), *short))),
-        );
+        for cluster in clusters {
+            let id = |name: &str| Some(cluster.topic_id(name)?.0.to_vec());
+            names.extend(OWN.iter().filter_map(|(name, short)| Some((id(name)?, *short))));
+        }
         Self(names)
     }
 
     /// Whether every topic has its id.
     pub fn complete(&self) -> bool {
-        self.0.len() == 2 * OWN.len()
+        self.0.len() > 2 * OWN.len()
     }
 
     fn about(&self, frame: &[u8]) -> Option<&'static str> {

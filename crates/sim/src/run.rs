@@ -114,7 +114,7 @@ pub fn run(seed: u64, plan: Plan) -> Outcome {
 }
 
 impl Simulation {
-    fn new(seed: u64, traced: bool) -> Self {
+    pub(crate) fn new(seed: u64, traced: bool) -> Self {
         let mut random = Random::new(seed);
         let world = World::new(seed, &mut random);
         Self {

@@ -171,8 +171,16 @@ fn fetched_before(partition: &mut PartitionData) {
     let (Some(base), Some(delta)) = (number(BASE), number(DELTA)) else { return };
     let base = base.iter().fold(0_i64, |value, &byte| value << 8 | i64::from(byte));
     let delta = delta.iter().fold(0_i64, |value, &byte| value << 8 | i64::from(byte));
-    let mut moved = BytesMut::from(&records[..]);
+    if base <= delta {
+        *records = Bytes::new(); // there is no room in front of it
+        return;
+    }
+    // Only this batch: what comes behind it would look like the end of a hole.
+    let length = records.get(8..12).map_or(0, |bytes| {
+        12 + bytes.iter().fold(0_usize, |value, &byte| value << 8 | usize::from(byte))
+    });
+    let mut moved = BytesMut::from(&records[..length.min(records.len())]);
     // The base offset is outside of the batch's checksum.
-    moved[BASE].copy_from_slice(&(base - delta - 1).max(0).to_be_bytes());
+    moved[BASE].copy_from_slice(&(base - delta - 1).to_be_bytes());
     *records = moved.freeze();
 }

@@ -58,9 +58,11 @@ impl World {
 
     /// Clusters of one broker each, with nothing drawn.
     pub fn plain() -> Self {
+        let mut target = EmbeddedOptions::new("world");
+        target.seed = 2; // topic ids are told apart by their bytes
         Self {
             source: EmbeddedCluster::start(EmbeddedOptions::new("hello")),
-            target: EmbeddedCluster::start(EmbeddedOptions::new("world")),
+            target: EmbeddedCluster::start(target),
             seed: 1,
             partition_bytes: 4 << 20,
         }

@@ -15,7 +15,7 @@ pub fn again(mirror: &Mirror, written: &Written, target: i64) -> Option<String> 
     ))
 }
 
-/// Repeats that nobody was told about.
+/// Repeats that nobody was told about. A partition that is stopped is not looked at any more.
 pub fn untold(mirror: &Mirror, told: bool) -> Option<String> {
     let repeats: u64 = mirror.times.values().map(|times| u64::from(times.saturating_sub(1))).sum();
     (repeats > 0 && !told).then(|| format!("{repeats} records stand twice and no event says so"))

@@ -14,9 +14,10 @@ pub fn two_owners(leases: &[Lease]) -> Option<String> {
         if lease.instance == before.instance || !owned_once || before.released {
             return None;
         }
-        // The owner's last lease may have been on its way while the others saw silence.
-        let heard = leases[..at - 1].last().filter(|one| one.instance == before.instance);
-        let silence = lease.renewed_ms - heard.unwrap_or(before).renewed_ms;
+        // The owner's last lease may have been on its way while the others saw silence; and its first
+        // one when they saw the silence of the owner before it.
+        let heard = leases[..at - 1].last().unwrap_or(before);
+        let silence = lease.renewed_ms - heard.renewed_ms;
         (silence < SILENCE_MS).then(|| {
             format!(
                 "{} wrote the state {silence} ms after {}, which had taken it over",
@@ -38,8 +39,8 @@ mod tests {
     fn an_older_owner_writes_again_only_after_silence_or_a_release() {
         let (first, second) = (lease("a", 0, false), lease("b", 3_000, false));
         let again = |ms| vec![first.clone(), second.clone(), lease("a", ms, false)];
-        assert!(two_owners(&again(12_999)).is_some());
-        assert_eq!(two_owners(&again(13_000)), None);
+        assert!(two_owners(&again(9_999)).is_some());
+        assert_eq!(two_owners(&again(10_000)), None);
         let released = lease("b", 3_000, true);
         assert_eq!(two_owners(&[first.clone(), released, lease("a", 3_001, false)]), None);
         assert_eq!(two_owners(&[first, second, lease("c", 3_001, false)]), None, "a new process");
