@@ -88,7 +88,7 @@ mod switch {
             return false;
         }
         CALLS.set(CALLS.get() + 1);
-        CALLS.get() % nth == 0
+        CALLS.get().is_multiple_of(nth)
     }
 }
 
