@@ -17,7 +17,7 @@ fn limited(limit: usize) -> EmbeddedCluster {
 
 /// Appends a batch of one record of 10,000 bytes, and lets the cluster look at its memory.
 async fn append(cluster: &EmbeddedCluster, topic: &str, key: &str) -> i64 {
-    let record = NewRecord::new(key.to_owned(), "x".repeat(10_000));
+    let record = NewRecord::new(key, "x".repeat(10_000));
     let offset = cluster.append(topic, 0, &[record]).unwrap();
     tokio::time::sleep(Duration::from_millis(25)).await;
     offset

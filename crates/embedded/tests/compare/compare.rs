@@ -51,8 +51,11 @@ impl Comparison {
             }
             (Tree::List(a), Tree::List(b)) => {
                 let (mut a, mut b) = (a.clone(), b.clone());
-                if let Some((name, Rule::Unordered(key))) = allowed.map(|a| (a.name, a.rule)) {
-                    let by = |tree: &Tree| tree.field(key).unwrap_or(tree).to_string();
+                if let Some((name, Rule::Unordered(keys))) = allowed.map(|a| (a.name, a.rule)) {
+                    let by = |tree: &Tree| {
+                        let field = keys.iter().find_map(|key| tree.field(key));
+                        field.unwrap_or(tree).to_string()
+                    };
                     // In the words of the real broker, where those are known.
                     let kafkas = |tree: &Tree| self.translated(&by(tree));
                     let order: Vec<String> = a.iter().map(by).collect();
