@@ -43,7 +43,7 @@ fn topics(document: &Document, text: &mut String) {
     text.push_str(&table_text(&rows));
     let copied = &document.copied;
     let told = format!(
-        "{} records were there before: copied in {}, {} a second. {} a second come on top.",
+        "{} records were there before: copied in {}, {} a second. Then {} a second.",
         grouped(copied.records),
         duration(copied.ms),
         grouped(copied.records_per_second),
