@@ -129,8 +129,8 @@ pub(crate) struct Broken {
     down: Option<(bool, i32)>,
     paused: Option<(bool, i32)>,
     held: Option<Place>,
-    /// When the target forgets the producers of a partition.
-    forgotten: Vec<(Instant, Place)>,
+    /// When the target forgets the producers of a partition, and whether more is written then.
+    forgotten: Vec<(Instant, Place, bool)>,
 }
 
 impl Simulation {
@@ -226,7 +226,11 @@ impl Simulation {
         if let Some(instance) = self.instances.last().filter(|_| abandoned) {
             instance.link.abandon("target Produce");
         }
-        self.broken.forgotten.push((Instant::now() + wait / 2, (topic.clone(), partition)));
+        self.broken.forgotten.push((
+            Instant::now() + wait / 2,
+            (topic.clone(), partition),
+            !abandoned,
+        ));
         let place = (topic.trim_start_matches("hello.").to_owned(), partition);
         self.write_to(&place);
     }
@@ -249,12 +253,15 @@ impl Simulation {
     pub(crate) fn lift(&mut self) {
         let now = Instant::now();
         let target = self.world.target.clone();
-        self.broken.forgotten.retain(|(at, (topic, partition))| {
-            if now >= *at {
-                target.expire_producers(topic, *partition);
+        let forgotten = std::mem::take(&mut self.broken.forgotten);
+        let (due, later) = forgotten.into_iter().partition(|(at, ..)| now >= *at);
+        self.broken.forgotten = later;
+        for (_, (topic, partition), more) in due {
+            target.expire_producers(&topic, partition);
+            if more {
+                self.write_to(&(topic.trim_start_matches("hello.").to_owned(), partition));
             }
-            now < *at
-        });
+        }
         self.broken.lifted.retain(|(until, id)| {
             let over = now >= *until;
             if over {
@@ -344,9 +351,13 @@ impl Simulation {
         // The broker that lost it died with its connections, most often.
         let leader = target.leader(&topic, partition).map(|(leader, _)| leader);
         let dies = leader.filter(|_| !self.random.one_in(4) && self.broken.down.is_none());
-        dies.iter().for_each(|leader| target.kill_broker(*leader));
+        if let Some(leader) = dies {
+            target.kill_broker(leader);
+        }
         let lost = target.lose_tail(&topic, partition, end);
-        dies.iter().for_each(|leader| target.restart_broker(*leader));
+        if let Some(leader) = dies {
+            target.restart_broker(leader);
+        }
         if lost {
             let place = (topic.trim_start_matches("hello.").to_owned(), partition);
             self.mirrors.entry(place.clone()).or_default().truncated(end);

@@ -43,7 +43,9 @@ impl Simulation {
             self.pass(LATE).await;
         }
         let places: Vec<Place> = self.logs.keys().cloned().collect();
-        places.iter().for_each(|place| self.write_to(place));
+        for place in &places {
+            self.write_to(place);
+        }
         let began = Instant::now();
         let missing = loop {
             self.pass(Duration::from_millis(400)).await;

@@ -112,9 +112,11 @@ fn said_of_produce(code: ErrorCode) -> Option<&'static str> {
         | 122
         | 123
         | 129
-        | 133 => None,
-        // Fenced: another owner.
-        47 | 82 | 90 => None,
+        | 133
+        // Fenced: the flow is another owner's.
+        | 47
+        | 82
+        | 90 => None,
         _ => Some("refused-by-target"),
     }
 }
