@@ -193,7 +193,7 @@ async fn groups_and_topics_of_a_running_mirror_are_explained() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_does_not_run_is_told_and_the_rest_is_looked_at() {
+async fn what_does_not_run_or_answer_is_told_and_the_rest_is_looked_at() {
     let world = World::new(22);
     let chain = world.group("app").await;
     assert_eq!(broken(&chain), Some((LinkName::Flow, Some(Code::MirrorNotRunning))));
@@ -211,4 +211,11 @@ async fn what_does_not_run_is_told_and_the_rest_is_looked_at() {
     assert!(missing.ends_with("finds 20 records missing on the target"), "{missing}");
     let last = chain.links.last().expect("links");
     assert_eq!((last.name, last.state), (LinkName::ConsumerOffsets, LinkState::Ok));
+
+    world.source.kill_broker(1);
+    let chain = world.group("app").await;
+    assert_eq!(broken(&chain), Some((LinkName::Connectivity, Some(Code::Unreachable))));
+    assert_eq!(chain.outcome(), Outcome::NotFoundOut);
+    let link = chain.first_broken().expect("unknown");
+    assert!(link.summary.starts_with("hello: "), "{}", link.summary);
 }
