@@ -125,7 +125,9 @@ mod tests {
             [(0, key("a")), (1, key("b")), (2, key("a")), (3, None), (4, key("")), (5, None)]
                 .map(|(offset, key)| record(offset, key, None));
         let mut newest = Newest::default();
-        records.iter().for_each(|record| newest.note(record));
+        for record in &records {
+            newest.note(record);
+        }
         let kept: Vec<i64> =
             records.iter().filter(|one| newest.is_newest(one)).map(|one| one.offset).collect();
         assert_eq!(kept, [1, 2, 4, 5]);
