@@ -96,13 +96,11 @@ fn due(
     let now_ms = flow.now_ms();
     let mut records = Vec::new();
     for cell in flow.cells.all() {
-        let one = emitting
-            .entry(cell.source.clone())
-            .or_insert_with(|| Emitting {
-                emitter: SyncEmitter::new(rules),
-                count: 0,
-                last: None,
-            });
+        let one = emitting.entry(cell.source.clone()).or_insert_with(|| Emitting {
+            emitter: SyncEmitter::new(rules),
+            count: 0,
+            last: None,
+        });
         for pair in due_of(&cell, one, now_ms) {
             let sync = OffsetSync {
                 topic: cell.source.topic.clone(),

@@ -93,7 +93,7 @@ pub struct Position {
     pub runs: u32,
     /// The leader epoch of the last batch read on the source; -1 means none.
     pub source_epoch: i32,
-    /// The leader epochs of the target and where each begins, ascending.
+    /// Leader epochs of the target, ascending, each with the log end that was acknowledged under it.
     pub target_epochs: Vec<(i32, TargetOffset)>,
     /// When this was written, in milliseconds since 1970.
     pub written_ms: i64,
@@ -289,9 +289,9 @@ fn put_position(out: &mut Vec<u8>, position: &Position) {
     put_unsigned(out, u64::from(position.runs));
     put_signed(out, i64::from(position.source_epoch));
     put_unsigned(out, position.target_epochs.len() as u64);
-    for &(epoch, begin) in &position.target_epochs {
+    for &(epoch, end) in &position.target_epochs {
         put_signed(out, i64::from(epoch));
-        put_signed(out, begin.0);
+        put_signed(out, end.0);
     }
     put_signed(out, position.written_ms);
 }
