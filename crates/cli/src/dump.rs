@@ -5,7 +5,7 @@
 //! # Invariants
 //!
 //! 1. No record is left out because it cannot be read: it is shown as what it is, with its offset.
-//! 2. Topics of any size are read in bounded memory; see [`select`](self::select) for what
+//! 2. Topics of any size are read in bounded memory; see [`select`] for what
 //!    `--last` and `--records newest` keep.
 //! 3. The text of MM2's records and of groups is that of MM2's and Kafka's own formatters.
 
