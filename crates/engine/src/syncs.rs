@@ -169,3 +169,106 @@ fn due_of(cell: &Cell, one: &mut Emitting, now_ms: i64) -> Vec<SyncPair> {
 fn pair(map: &OffsetMap, count: u64) -> Option<SyncPair> {
     Some(SyncPair { source: map.source_of(count)?, target: map.target_of(count)? })
 }
+
+#[cfg(test)]
+mod tests {
+    use twinlog_batch::{Codec, encode_plain};
+    use twinlog_flow::copy::{Answer, Copier, Fetched, Limits, Producer, Setup, Tail};
+    use twinlog_offsets::state::PartitionKey;
+    use twinlog_types::{ClusterId, SourceOffset, TargetOffset, TopicId};
+
+    use super::*;
+
+    /// A partition whose batches have two records each.
+    fn cell() -> Arc<Cell> {
+        let (source, target) =
+            (TopicPartition::new("orders", 0), TopicPartition::new("hello.orders", 0));
+        let setup = Setup {
+            source_topic: source.topic.clone(),
+            target_topic: target.topic.clone(),
+            limits: Limits { batch_records: 2, merge_below: 0, ..Limits::default() },
+            drop_aborted: true,
+            recompress: None,
+        };
+        let producer = Producer { id: 4_000, epoch: 0 };
+        let copier = Copier::new(setup, producer, SourceOffset(0), TargetOffset(0));
+        let key = PartitionKey {
+            source_cluster: ClusterId::from("one"),
+            target_cluster: ClusterId::from("other"),
+            source_topic: TopicId([1; 16]),
+            target_topic: TopicId([2; 16]),
+            generation: 0,
+            partition: 0,
+        };
+        let ids = (key.source_topic, key.target_topic);
+        Cell::new(key, (source, ids.0), (target, ids.1), 0, copier, false)
+    }
+
+    /// The log's end is `end`, and ours up to there.
+    fn look(copier: &mut Copier, end: i64, last_sequence: Option<i32>) {
+        let end = TargetOffset(end);
+        copier.looked(&Tail {
+            leader_epoch: 0,
+            log_start: TargetOffset(0),
+            log_end: end,
+            agreed: end,
+            last_sequence,
+            batches: Vec::new(),
+        });
+        store(copier);
+    }
+
+    fn store(copier: &mut Copier) {
+        while copier.take_state().is_some() {
+            copier.state_stored();
+        }
+    }
+
+    /// The source has `records` records, and what is not copied of them lands at `bases`.
+    fn copy(copier: &mut Copier, records: i64, bases: &[i64]) {
+        let all: Vec<Record> = (0..records)
+            .map(|offset| Record {
+                offset,
+                timestamp: 1_700_000_000_000,
+                key: None,
+                value: None,
+                headers: Vec::new(),
+            })
+            .collect();
+        copier.fetched(Fetched {
+            from: copier.wants_fetch().expect("it wants to be fetched for").offset,
+            records: encode_plain(&all, Codec::None).to_bytes(),
+            aborted: Vec::new(),
+            keep: Arc::new(()),
+        });
+        for &base in bases {
+            store(copier);
+            let sending = copier.next_send().expect("a batch can be sent");
+            copier.answered(sending.ticket, Answer::Stored { base: TargetOffset(base) });
+        }
+        store(copier);
+        assert!(!copier.has_unsent());
+    }
+
+    #[test]
+    fn an_end_that_was_lost_and_came_back_elsewhere_between_two_looks_is_synced_anew() {
+        let cell = cell();
+        let rules = SyncRules { lag_max: 100, run_interval_ms: 1_000 };
+        let mut one = Emitting { emitter: SyncEmitter::new(rules), count: 0, last: None };
+        let mut due = |now_ms| -> Vec<(i64, i64)> {
+            let pairs = due_of(&cell, &mut one, now_ms);
+            pairs.iter().map(|pair| (pair.source.0, pair.target.0)).collect()
+        };
+        look(&mut cell.copier.lock(), 0, None);
+        // Five records of somebody else come in between.
+        copy(&mut cell.copier.lock(), 4, &[0, 7]);
+        assert_eq!((due(0), due(1_000)), (vec![(0, 0)], vec![(3, 8)]));
+        // They are lost with what is behind them, and more is copied than there was.
+        cell.copier.lock().look_first();
+        look(&mut cell.copier.lock(), 2, Some(1));
+        copy(&mut cell.copier.lock(), 6, &[2, 4]);
+        assert_eq!(due(2_000), []);
+        // A source offset below its newest sync's makes MM2's reader forget what it had.
+        assert_eq!((due(3_000), due(4_000)), (vec![(0, 0)], vec![(5, 5)]));
+    }
+}

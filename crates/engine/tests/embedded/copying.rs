@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use twinlog_client::ErrorCode;
 use twinlog_embedded::{Action, Fault, NewRecord};
 use twinlog_flow::copy::Stop;
+use twinlog_protocol::ApiKey;
 use twinlog_types::{Code, TopicName, TopicPartition};
 
 use crate::support::{World, until};
@@ -262,4 +264,71 @@ async fn a_target_that_breaks_the_protocol_is_not_asked_without_a_pause() {
     let asked = world.target.requests().len();
     assert!(asked < 200, "{asked} requests in ten seconds");
     engine.shutdown().await;
+}
+
+/// A broker forgets an idle producer; a packet of a connection that is long gone comes in then.
+#[tokio::test(start_paused = true)]
+async fn a_broker_that_takes_a_late_packet_for_our_newest_batch_is_gone_on_with_as_another() {
+    let world = World::new(35, 1);
+    world.source.create_topic("orders", 1, &[]).unwrap();
+    let engine = world.start();
+    let topics = BTreeMap::from([("orders".to_owned(), 1)]);
+    for from in [0, 10] {
+        world.source.append("orders", 0, &numbered(from, from + 10)).unwrap();
+        world.until_equal(&topics).await;
+    }
+    let late = world.target.batches("hello.orders", 0).remove(0);
+    world.target.expire_producers("hello.orders", 0);
+    assert_eq!(world.target.append_batch("hello.orders", 0, &late), Ok(20));
+    world.source.append("orders", 0, &numbered(20, 30)).unwrap();
+    let behind = || {
+        let records = world.target_records("orders", 0);
+        records.into_iter().filter(|record| record.offset >= 30).map(|record| record.value)
+    };
+    until("what is new is copied behind the late packet", || {
+        (behind().count() < 10).then(|| format!("{:?}", engine.report().flows))
+    })
+    .await;
+    let expected: Vec<_> = numbered(20, 30).into_iter().map(|record| record.value).collect();
+    assert_eq!(behind().collect::<Vec<_>>(), expected);
+    engine.shutdown().await;
+}
+
+/// For ten seconds the source answers every fetch like this, at once and without records.
+async fn the_source_is_asked_with_pauses_when(seed: u64, action: Action) {
+    let world = World::new(seed, 1);
+    world.source.create_topic("orders", 1, &[]).unwrap();
+    world.source.append("orders", 0, &numbered(0, 10)).unwrap();
+    let engine = world.start();
+    let topics = BTreeMap::from([("orders".to_owned(), 1)]);
+    world.until_equal(&topics).await;
+    // Whoever asks without a pause uses them up at once: the paused clock would never go on.
+    world.source.fault(Fault::new(action).api(ApiKey::Fetch).times(2_000));
+    world.source.clear_requests();
+    let asked = || world.source.requests().iter().filter(|one| one.api == ApiKey::Fetch).count();
+    until("the fetch that waited before is over", || (asked() == 0).then(String::new)).await;
+    world.source.append("orders", 0, &numbered(10, 20)).unwrap();
+    let began = tokio::time::Instant::now();
+    until("ten seconds of the paused clock", || {
+        (began.elapsed() < Duration::from_secs(10)).then(String::new)
+    })
+    .await;
+    assert!((5..=30).contains(&asked()), "{} fetches in ten seconds", asked());
+    assert_eq!(world.target_records("orders", 0).len(), 10, "it has brought something");
+    world.source.clear_faults();
+    world.until_equal(&topics).await;
+    engine.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_source_that_answers_at_once_and_brings_nothing_is_asked_with_pauses() {
+    // An answer that names no partition, as under a quota, without a time to wait.
+    the_source_is_asked_with_pauses_when(36, Action::Throttle(Duration::ZERO)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_source_that_contradicts_itself_about_its_range_is_asked_with_pauses() {
+    // ListOffsets has the offset all the same.
+    let outside = ErrorCode::OFFSET_OUT_OF_RANGE.0;
+    the_source_is_asked_with_pauses_when(37, Action::Answer(outside)).await;
 }

@@ -1,6 +1,9 @@
 //! What the tail of the target tells, and what the state must say.
 
+use twinlog_types::Sequence;
+
 use super::*;
+use crate::copy::Producer;
 
 #[test]
 fn a_stop_that_comes_due_during_a_look_is_kept() {
@@ -76,6 +79,47 @@ fn a_batch_of_ours_that_nobody_here_sent_is_somebody_elses_copy() {
     let found = Tail { agreed: TargetOffset(10), ..found };
     assert!(!look(&mut copier, &found).resumed);
     assert_eq!(stop_of(&copier).0, Code::OwnedElsewhere);
+}
+
+#[test]
+fn a_batch_that_comes_in_behind_a_loss_stops_its_partition_and_is_no_other_owner() {
+    let mut copier = under_way(2);
+    copier.lost();
+    // The target kept records 0 and 1; then 4 and 5, which were on their way, came in where 2 belongs.
+    let late = Tail { agreed: TargetOffset(2), batches: vec![ours(2, 4, 2)], ..tail(4, Some(5)) };
+    let looked = look(&mut copier, &late);
+    assert_eq!(looked.lost, Some((TargetOffset(2), TargetOffset(4))));
+    assert!(!looked.resumed, "2 and 3 would be copied behind 4 and 5");
+    let stop = copier.stopped().expect("it has stopped");
+    assert_eq!((stop.code, stop.passing), (Code::TargetTruncated, false), "{}", stop.reason);
+}
+
+#[test]
+fn a_late_packet_in_the_brokers_memory_of_us_is_told_and_another_producer_goes_on() {
+    let looked_at = |last_sequence, batches| {
+        let mut copier = under_way(2);
+        copier.lost();
+        let looked = look(&mut copier, &Tail { batches, ..tail(4, last_sequence) });
+        assert!(looked.resumed);
+        (copier, looked.estranged)
+    };
+    for remembered in [Some(3), None] {
+        assert!(!looked_at(remembered, Vec::new()).1, "{remembered:?}: the next batch is taken");
+    }
+    // The broker forgot the producer, and takes records 0 and 1 once more: its newest sequence is 1.
+    let (mut copier, estranged) = looked_at(Some(1), vec![ours(4, 0, 2)]);
+    assert!(estranged);
+    let other = Producer { id: PRODUCER.id + 1, epoch: 0 };
+    copier.change_producer(other);
+    assert!(copier.next_send().is_none(), "the state names the producer before");
+    let state = copier.take_state().expect("the new producer is to be stored");
+    assert_eq!((state.position.producer_id, state.position.count), (other.id, 4));
+    copier.state_stored();
+    let sending = copier.next_send().expect("a batch can be sent");
+    let cut = sending.batch.cut();
+    assert_eq!((cut.producer_id, cut.base_sequence), (other.id, Sequence::of_count(4)));
+    assert_eq!(told(&sending), [4, 5]);
+    assert!(copier.next_send().is_none(), "one at a time, until the broker knows this producer");
 }
 
 #[test]
