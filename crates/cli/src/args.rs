@@ -7,6 +7,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::{ArgAction, ArgGroup, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use twinlog_types::FlowName;
@@ -105,16 +106,18 @@ Examples:
 
 Two in-memory clusters in this process, `hello` and `world`, with topics, producers and groups; a
 mirror between them; then hello is killed, and every group resumes on world. Any Kafka client can
-connect to both, and the other commands take the properties file that is named.
+connect to both, and the other commands take the properties file that is named, as long as the demo
+stays. With --once it does not: clusters and file are gone when it ends.
 
 Signals:
-  SIGTERM, Ctrl-C  end in order
+  SIGTERM, SIGHUP, Ctrl-C  end in order, with the exit code of the drill; a second one ends at once
 
 Exit codes:
-  0  every synced group resumed at the exact record
-  1  one did not, or a record was copied wrongly
-  2  wrong usage
-  3  it could not be found out: a port is taken, a file cannot be written";
+  0    every synced group resumed at the exact record
+  1    one did not, or a record was copied wrongly
+  2    wrong usage
+  3    it could not be found out: a port is taken, a file cannot be written
+  130  a signal before the drill was finished, or a second one";
 
 const EMBEDDED_EXAMPLES: &str = "\
 Examples:
@@ -130,7 +133,8 @@ Memory:
   --memory limits the records of all topics together. Beyond it the oldest records of the largest
   partitions are deleted, as retention.bytes would; a line on standard error says so. Topics with
   cleanup.policy=compact are compacted instead, and if they alone are too large, producers are
-  refused with POLICY_VIOLATION.
+  refused with POLICY_VIOLATION. Requests that are still arriving take up to 100m besides, on all
+  connections together; beyond that connections wait.
 
 Signals:
   SIGTERM, Ctrl-C  end, exit 0
@@ -161,7 +165,7 @@ pub(crate) enum Command {
     #[command(after_help = TRANSLATE_EXAMPLES)]
     Translate(Translate),
     /// Wait until everything, a topic or a group is in sync.
-    #[command(after_help = wait::EXAMPLES)]
+    #[command(after_help = wait::EXAMPLES, mut_arg("timeout", |arg| arg.help(wait::TIMEOUT_HELP)))]
     Wait(Wait),
     /// Print the internal topics, decoded.
     #[command(after_help = dump::EXAMPLES)]
@@ -240,7 +244,7 @@ pub(crate) struct Translate {
     #[arg(long, conflicts_with = "group")]
     pub(crate) reverse: bool,
     /// All offsets that this group has committed on the source.
-    #[arg(long, value_name = "GROUP", conflicts_with = "topic")]
+    #[arg(long, value_name = "GROUP", value_parser = NonEmptyStringValueParser::new(), conflicts_with = "topic")]
     pub(crate) group: Option<String>,
 }
 
@@ -250,10 +254,10 @@ pub(crate) struct Explain {
     #[command(flatten)]
     pub(crate) common: Common,
     /// The group.
-    #[arg(long, value_name = "GROUP")]
+    #[arg(long, value_name = "GROUP", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) group: Option<String>,
     /// The topic: its name on the source, or its mirror's.
-    #[arg(long, value_name = "TOPIC")]
+    #[arg(long, value_name = "TOPIC", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) topic: Option<String>,
     /// Only this partition.
     #[arg(long, value_name = "NUMBER", allow_negative_numbers = true, value_parser = clap::value_parser!(i32).range(0..))]

@@ -21,6 +21,7 @@ mod scene;
 mod text;
 mod traffic;
 
+use std::io::Write;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -68,18 +69,27 @@ pub(crate) fn demo(args: &Demo, out: Output) -> Result<ExitCode, Failure> {
     ended
 }
 
-/// Ctrl-C and SIGTERM.
-struct Signals(Signal, Signal);
+/// Ctrl-C, SIGTERM, and SIGHUP of a terminal that is closed.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    hangup: Signal,
+}
 
 impl Signals {
     fn listen() -> std::io::Result<Self> {
-        Ok(Self(signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?))
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            hangup: signal(SignalKind::hangup())?,
+        })
     }
 
     async fn any(&mut self) {
         tokio::select! {
-            _ = self.0.recv() => {}
-            _ = self.1.recv() => {}
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+            _ = self.hangup.recv() => {}
         }
     }
 }
@@ -94,7 +104,10 @@ async fn show(args: &Demo, out: Output) -> Result<ExitCode, Failure> {
     };
     let (play, document) = tokio::select! {
         played = played => played?,
-        () = signals.any() => return Ok(ExitCode::from(INTERRUPTED)),
+        () = signals.any() => {
+            say("ended before the drill was finished: nothing is proven");
+            return Ok(ExitCode::from(INTERRUPTED));
+        }
     };
     if out.json {
         Output::document(&document)?;
@@ -115,9 +128,9 @@ async fn show(args: &Demo, out: Output) -> Result<ExitCode, Failure> {
     Ok(ExitCode::from(document.verdict.exit()))
 }
 
-/// Progress.
+/// Progress. A terminal that is closed hears nothing, and is no reason to panic.
 fn say(what: &str) {
-    eprintln!("twinlog: {what}");
+    let _ = writeln!(std::io::stderr(), "twinlog: {what}");
 }
 
 /// Everything that runs.
@@ -179,9 +192,9 @@ impl Play {
         let found = clients.settled().await;
         self.passed().await?;
 
-        let file = self.file.path().display().to_string();
+        let file = stays.then(|| self.file.path().display().to_string());
         let topics = self.topics();
-        let mut groups = drill::before(scene, clients, &found, &file).await?;
+        let mut groups = drill::before(scene, clients, &found, file.as_deref()).await?;
         let mut drill = Drill { lost_records: 0, compared_records: 0, different_partitions: 0 };
         let back = scene.on_world.lock().ledger.clone();
         drill::compare(clients, Way::Back, &back, &mut drill).await?;
@@ -210,7 +223,6 @@ impl Play {
             drill,
             ms: millis(self.began.elapsed()),
             peak_memory_bytes: peak_memory(),
-            stays,
         })
     }
 
@@ -286,7 +298,7 @@ impl Play {
                 what: topic.what,
                 records: self.scene.written(topic),
                 copied,
-                source_start: topic.start(),
+                source_starts: topic.starts(),
             }
         };
         TOPICS.iter().map(line).collect()
@@ -303,12 +315,12 @@ impl Play {
             }
             if said.elapsed() > SAY_EVERY {
                 said = Instant::now();
-                let there = TOPICS.iter().filter(|topic| topic.way == Way::There);
-                let (written, copied) = there.fold((0, 0), |(written, copied), topic| {
+                let (written, copied) = TOPICS.iter().fold((0, 0), |(written, copied), topic| {
                     (written + self.scene.written(topic), copied + self.on_target(topic))
                 });
                 let lag = written.saturating_sub(copied);
-                say(&format!("{copied} records mirrored to world, {lag} to go; Ctrl-C ends"));
+                let (copied, lag) = (text::grouped(copied), text::grouped(lag));
+                say(&format!("{copied} records mirrored both ways, {lag} to go; Ctrl-C ends"));
             }
         }
     }

@@ -1,11 +1,11 @@
 //! What is printed, and the exit codes.
 
 use std::fmt::Write as _;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
-use comfy_table::{ContentArrangement, Table, presets};
+use comfy_table::{ColumnConstraint, ContentArrangement, Table, Width, presets};
 use serde::Serialize;
 use twinlog_client::ClientError;
 use twinlog_mirror::Problem;
@@ -19,6 +19,9 @@ pub(crate) const USAGE: u8 = 2;
 pub(crate) const NOT_FOUND_OUT: u8 = 3;
 /// Ended by a second Ctrl-C: 128 + SIGINT, as shells have it.
 pub(crate) const INTERRUPTED: u8 = 130;
+
+/// Text is not made narrower than this.
+const WIDTH_MIN: usize = 60;
 
 /// How answers are printed.
 #[derive(Clone, Copy, Debug)]
@@ -55,15 +58,13 @@ pub(crate) fn write(bytes: &[u8]) -> io::Result<()> {
     }
 }
 
-/// A table that fits the terminal; as wide as its contents elsewhere.
+/// A table as wide as its contents; [`table_text`] fits it to the terminal.
 pub(crate) fn table(header: &[&str]) -> Table {
     let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_header(header.iter().copied());
-    if io::stdout().is_terminal() {
-        table.set_content_arrangement(ContentArrangement::Dynamic);
-    } else {
-        table.force_no_tty().set_content_arrangement(ContentArrangement::Disabled);
-    }
+    table
+        .load_style(presets::NOTHING)
+        .set_header(header.iter().copied())
+        .set_content_arrangement(ContentArrangement::Disabled);
     table
 }
 
@@ -72,14 +73,95 @@ pub(crate) fn terminal_width() -> Option<usize> {
     Table::new().width().map(usize::from)
 }
 
-/// A table as text, without blanks at the ends of lines.
+/// How wide text is: the terminal, if that is not too narrow to read; `elsewhere` where there is
+/// none.
+pub(crate) fn text_width(elsewhere: usize) -> usize {
+    terminal_width().map_or(elsewhere, |width| width.max(WIDTH_MIN))
+}
+
+/// Breaks a text between words; all lines but the first are indented.
+pub(crate) fn wrapped(text: &str, indent: usize, width: usize) -> String {
+    let room = width.saturating_sub(indent);
+    let mut out = String::new();
+    let mut used = 0;
+    for word in text.split(' ') {
+        let length = word.chars().count();
+        if used > 0 && used + 1 + length > room {
+            let _ = write!(out, "\n{:indent$}", "");
+            used = 0;
+        } else if used > 0 {
+            out.push(' ');
+            used += 1;
+        }
+        out.push_str(word);
+        used += length;
+    }
+    out
+}
+
+/// A table as text, without blanks at the ends of lines: broken to fit the terminal, as wide as its
+/// contents elsewhere.
 pub(crate) fn table_text(table: &Table) -> String {
+    table_text_within(table, terminal_width())
+}
+
+/// Cells are broken at blanks only: names and codes are there to be copied. What cannot be narrowed
+/// so far is wider than `width`.
+fn table_text_within(table: &Table, width: Option<usize>) -> String {
+    let mut table = table.clone();
+    if let Some(width) = width {
+        narrow(&mut table, width);
+    }
     let mut text = String::new();
     for line in table.lines() {
         text.push_str(line.trim_end());
         text.push('\n');
     }
     text
+}
+
+/// Narrows columns, the widest first: headers are broken before the cells are.
+fn narrow(table: &mut Table, width: usize) {
+    let chars = |text: &str| text.chars().count();
+    let longest_word = |text: &str| text.split(' ').map(chars).max().unwrap_or_default();
+    // How wide each column is, how wide with a broken header, and how wide when all is broken.
+    let mut widths = Vec::new();
+    let (mut whole_cells, mut words) = (Vec::new(), Vec::new());
+    for column in table.column_iter() {
+        let header = table.header().and_then(|row| row.cell_iter().nth(column.index));
+        let header = header.map(comfy_table::Cell::content).unwrap_or_default();
+        let cells: Vec<String> = table
+            .column_cells_iter(column.index)
+            .flatten()
+            .map(comfy_table::Cell::content)
+            .collect();
+        let widest = cells.iter().map(|cell| chars(cell)).max().unwrap_or_default();
+        let word = cells.iter().map(|cell| longest_word(cell)).max().unwrap_or_default();
+        widths.push(widest.max(chars(&header)));
+        whole_cells.push(widest.max(longest_word(&header)));
+        words.push(word.max(longest_word(&header)));
+    }
+    let padding: usize =
+        table.column_iter().map(|column| usize::from(column.padding_width())).sum();
+    // The last blank of a line is cut off.
+    let room = (width + 1).saturating_sub(padding);
+    let mut over = widths.iter().sum::<usize>().saturating_sub(room);
+    if over == 0 {
+        return;
+    }
+    for least in [whole_cells, words] {
+        while over > 0 {
+            let can = (0..widths.len()).filter(|&at| widths[at] > least[at]);
+            let Some(widest) = can.max_by_key(|&at| widths[at]) else { break };
+            widths[widest] -= 1;
+            over -= 1;
+        }
+    }
+    for (column, width) in table.column_iter_mut().zip(widths) {
+        let padded =
+            u16::try_from(width).unwrap_or(u16::MAX).saturating_add(column.padding_width());
+        column.set_constraint(ColumnConstraint::Absolute(Width::Fixed(padded)));
+    }
 }
 
 /// Why a command has no answer.
@@ -306,6 +388,44 @@ fn usage_in_words(text: &str) -> (String, String) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_are_broken_between_words_where_the_terminal_ends() {
+        assert_eq!(wrapped("one two three", 2, usize::MAX), "one two three");
+        assert_eq!(wrapped("one two three", 2, 9), "one two\n  three");
+        assert_eq!(wrapped("a-word-that-is-longer x", 2, 9), "a-word-that-is-longer\n  x");
+    }
+
+    fn groups() -> Table {
+        let mut rows = table(&["GROUP", "COMMITTED ON SOURCE", "CODE"]);
+        rows.add_row(["adhoc-lena", "hello.payments-0 773000", "group-excluded"]);
+        rows.add_row(["billing", "orders-0 1", "-"]);
+        rows
+    }
+
+    #[test]
+    fn a_table_is_broken_at_blanks_until_it_fits() {
+        let whole = " GROUP       COMMITTED ON SOURCE      CODE\n \
+                      adhoc-lena  hello.payments-0 773000  group-excluded\n \
+                      billing     orders-0 1               -\n";
+        // 1 + 10 + 2 + 23 + 2 + 14 columns.
+        for width in [None, Some(52)] {
+            assert_eq!(table_text_within(&groups(), width), whole);
+        }
+        let broken = " GROUP       COMMITTED ON      CODE\n             SOURCE\n \
+                       adhoc-lena  hello.payments-0  group-excluded\n             773000\n \
+                       billing     orders-0 1        -\n";
+        assert_eq!(table_text_within(&groups(), Some(45)), broken);
+        assert_eq!(table_text_within(&groups(), Some(20)), broken, "wider than the terminal");
+    }
+
+    #[test]
+    fn headers_are_broken_before_cells() {
+        let mut rows = table(&["COMMITTED ON SOURCE", "NEXT"]);
+        rows.add_row(["orders-0 931140", "orders-0 #200141"]);
+        let text = table_text_within(&rows, Some(34));
+        assert_eq!(text, " COMMITTED ON     NEXT\n SOURCE\n orders-0 931140  orders-0 #200141\n");
+    }
 
     #[test]
     fn wrong_usage_is_one_line_with_all_names_and_the_next_step() {

@@ -54,9 +54,15 @@ fn assert_proven(document: &Value) {
         let group = of(name);
         assert_eq!(group["code"], code, "{group}");
         assert_eq!(group["drill"]["result"], "not-synced", "{group}");
-        for field in [&group["reason"], &group["next"], &group["drill"]["consequence"]] {
+        for field in [&group["reason"], &group["drill"]["consequence"]] {
             assert!(field.as_str().is_some_and(|text| !text.is_empty()), "{group}");
         }
+        // A command is named only where it works: the file is gone with the clusters.
+        let next = document["file"].as_str().map(|file| {
+            let group = group["group"].as_str().unwrap_or_default();
+            format!("twinlog explain {file} --group {group}")
+        });
+        assert_eq!(group["next"].as_str(), next.as_deref(), "{group}");
     }
     assert_eq!(document["verdict"]["result"], "exact");
     assert_eq!(
@@ -77,7 +83,9 @@ fn every_synced_group_resumes_at_the_record_that_is_due() {
     assert_eq!(output.status.code(), Some(0), "{}{}", stdout(&output), stderr(&output));
     let text = stdout(&output);
     assert_eq!(text.lines().count(), 1, "one document: {text}");
-    assert_proven(&serde_json::from_str(&text).expect("JSON"));
+    let document: Value = serde_json::from_str(&text).expect("JSON");
+    assert_proven(&document);
+    assert_eq!(document["file"], Value::Null, "it is gone");
 }
 
 #[test]
@@ -85,9 +93,8 @@ fn the_screen_fits_a_hundred_columns_and_a_terminals_height() {
     let output = twinlog(&["demo", "--once", "--port-base", "0"]);
     let text = stdout(&output);
     assert_eq!(output.status.code(), Some(0), "{text}{}", stderr(&output));
-    // A folder for temporary files with a long name makes long lines.
-    let temp = std::env::temp_dir().display().to_string();
-    for line in text.lines().filter(|line| temp.len() < 20 || !line.contains(&temp)) {
+    assert!(!text.contains(".properties"), "the file is gone when somebody reads this: {text}");
+    for line in text.lines() {
         assert!(line.chars().count() <= 100, "{} columns: {line}", line.chars().count());
     }
     assert!(text.lines().count() <= 45, "{} lines:\n{text}", text.lines().count());
@@ -141,6 +148,42 @@ impl Drop for Staying {
     }
 }
 
+/// Tells a process something.
+fn tell(signal: &str, child: &Child) {
+    let told = Command::new("kill").args([signal, &child.id().to_string()]).status();
+    assert!(told.expect("kill runs").success());
+}
+
+#[test]
+fn a_drill_that_is_not_finished_says_so() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_twinlog"))
+        .args(["demo", "--once", "--port-base", "0"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("twinlog runs");
+    let mut stderr = BufReader::new(child.stderr.take().expect("piped"));
+    let mut said = String::new();
+    stderr.read_line(&mut said).expect("a first line");
+    tell("-INT", &child);
+    stderr.read_to_string(&mut said).expect("UTF-8");
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!((output.status.code(), stdout(&output)), (Some(130), String::new()), "{said}");
+    assert!(said.contains("before the drill was finished"), "{said}");
+    assert!(twinlog(&["demo", "--help"]).stdout.windows(3).any(|word| word == b"130"));
+}
+
+#[test]
+fn a_closed_terminal_ends_the_demo_in_order() {
+    let mut demo = Staying::start();
+    let file = demo.document["file"].as_str().expect("a file").to_owned();
+    assert!(std::path::Path::new(&file).exists());
+    tell("-HUP", &demo.child);
+    assert_eq!(demo.child.wait().expect("it ends").code(), Some(0));
+    assert!(!std::path::Path::new(&file).exists(), "the file goes with the demo");
+}
+
 #[test]
 fn the_clusters_stay_for_the_other_commands_until_ctrl_c() {
     let mut demo = Staying::start();
@@ -173,8 +216,7 @@ fn the_clusters_stay_for_the_other_commands_until_ctrl_c() {
     })
     .expect("a mirror that goes on");
 
-    let ended = Command::new("kill").args(["-INT", &demo.child.id().to_string()]).status();
-    assert!(ended.expect("kill runs").success());
+    tell("-INT", &demo.child);
     let status = demo.child.wait().expect("it ends");
     assert_eq!(status.code(), Some(0), "an orderly end");
     let mut rest = String::new();

@@ -10,8 +10,9 @@ use crate::output::WRONG;
 pub(super) struct Document {
     pub(super) version: u8,
     pub(super) clusters: Vec<ClusterAt>,
-    /// The properties file that `twinlog status` and the others take.
-    pub(super) file: String,
+    /// The properties file that `twinlog status` and the others take; nothing when it goes with the
+    /// answer.
+    pub(super) file: Option<String>,
     pub(super) topics: Vec<TopicLine>,
     pub(super) copied: Copied,
     pub(super) groups: Vec<GroupLine>,
@@ -21,9 +22,6 @@ pub(super) struct Document {
     pub(super) ms: u64,
     /// The most memory that the process held; nothing where the system does not say.
     pub(super) peak_memory_bytes: Option<u64>,
-    /// Whether the clusters stay.
-    #[serde(skip)]
-    pub(super) stays: bool,
 }
 
 #[derive(Serialize)]
@@ -42,8 +40,8 @@ pub(super) struct TopicLine {
     /// Records that a consumer of the source sees, and that were on the target, at one moment.
     pub(super) records: u64,
     pub(super) copied: u64,
-    /// Where the first partition's log begins on the source.
-    pub(super) source_start: i64,
+    /// Where the logs begin on the source, by partition.
+    pub(super) source_starts: Vec<i64>,
 }
 
 /// The backlog, and how long it took.
@@ -75,7 +73,7 @@ pub(super) struct GroupLine {
     pub(super) state: &'static str,
     pub(super) code: Option<&'static str>,
     pub(super) reason: Option<String>,
-    /// The command that says more.
+    /// The command that says more, as long as the clusters stay.
     pub(super) next: Option<String>,
     pub(super) drill: GroupDrill,
 }

@@ -15,7 +15,7 @@ pub(super) async fn before(
     scene: &Scene,
     clients: &Clients,
     found: &(FlowObservation, FlowObservation),
-    file: &str,
+    file: Option<&str>,
 ) -> Result<Vec<GroupLine>, Failure> {
     let mut lines = Vec::new();
     for group in &GROUPS {
@@ -48,8 +48,9 @@ pub(super) async fn before(
             state: seen.standing.state.word(),
             code: code.map(twinlog_types::Code::word),
             reason: seen.standing.reason,
-            next: (unsynced || code.is_some())
-                .then(|| format!("twinlog explain {file} --group {}", group.name)),
+            next: file
+                .filter(|_| unsynced || code.is_some())
+                .map(|file| format!("twinlog explain {file} --group {}", group.name)),
             drill: GroupDrill { result: "no-position", outcome: None, consequence: None },
         };
         if unsynced {

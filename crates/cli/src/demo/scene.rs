@@ -75,14 +75,14 @@ pub(super) const TOPICS: [Topic; 4] = [
         name: "payments",
         partitions: &[part(52_300, 80_000)],
         written: Written::InTransactions,
-        what: "every 5th transaction aborted",
+        what: "1 in 5 transactions aborts",
     },
     Topic {
         way: Way::There,
         name: COMPACTED,
         partitions: &[part(9_100, 60_000)],
         written: Written::AndCompacted,
-        what: "compacted, 2 of 3 are holes",
+        what: "compacted, 2 of 3 are gone",
     },
     Topic {
         way: Way::Back,
@@ -166,9 +166,9 @@ impl Topic {
         (0..).zip(self.partitions).map(|(partition, _)| (self.name, partition))
     }
 
-    /// Where the source's logs begin, the first partition's.
-    pub(super) fn start(&self) -> i64 {
-        self.partitions.first().map_or(0, |partition| partition.start)
+    /// Where the source's logs begin, by partition.
+    pub(super) fn starts(&self) -> Vec<i64> {
+        self.partitions.iter().map(|partition| partition.start).collect()
     }
 }
 

@@ -1,23 +1,52 @@
-//! The screen of `twinlog demo`: it fits 100 columns and a terminal's height.
+//! The screen of `twinlog demo`: it fits the terminal, which is 100 columns where there is none.
 
 use std::fmt::Write;
 
 use super::document::{Document, GroupLine};
-use crate::output::{table, table_text};
+use crate::output::{table, table_text, text_width, wrapped};
 
 const WIDTH: usize = 100;
+/// The group whose next record is shown: it stands still, and its topic has one partition.
+const SHOWN: &str = "audit";
+
+/// Text under way, and how wide it may be.
+struct Screen {
+    text: String,
+    width: usize,
+}
+
+impl Screen {
+    /// A paragraph; its further lines stand `indent` further in than the margin.
+    fn paragraph(&mut self, text: &str, indent: usize) {
+        self.text.push_str(&wrapped(text, indent, self.width));
+        self.text.push('\n');
+    }
+}
 
 pub(super) fn text(document: &Document) -> String {
-    let mut text = String::new();
+    let mut screen = Screen { text: String::new(), width: text_width(WIDTH) };
+    head(document, &mut screen);
+    topics(document, &mut screen);
+    groups(document, &mut screen);
+    reasons(document, &mut screen);
+    drill(document, &mut screen);
+    ending(document, &mut screen);
+    screen.text
+}
+
+fn head(document: &Document, screen: &mut Screen) {
     let (hello, world) = (bootstrap(document, "hello"), bootstrap(document, "world"));
-    let _ = writeln!(text, "hello ({hello}) is mirrored to world ({world}), and world to hello,");
-    let _ = writeln!(text, "as {} says, an ordinary MirrorMaker 2 file.", document.file);
-    topics(document, &mut text);
-    groups(document, &mut text);
-    reasons(document, &mut text);
-    drill(document, &mut text);
-    ending(document, &mut text);
-    text
+    let told = match &document.file {
+        Some(file) => format!(
+            "hello ({hello}) is mirrored to world ({world}), and world to hello, as {file} says, an \
+             ordinary MirrorMaker 2 file."
+        ),
+        None => format!(
+            "hello ({hello}) was mirrored to world ({world}), and world to hello, as an ordinary \
+             MirrorMaker 2 file said. All of it is gone now."
+        ),
+    };
+    screen.paragraph(&told, 0);
 }
 
 fn bootstrap<'a>(document: &'a Document, alias: &str) -> &'a str {
@@ -25,35 +54,37 @@ fn bootstrap<'a>(document: &'a Document, alias: &str) -> &'a str {
     found.map_or("", |cluster| cluster.bootstrap.as_str())
 }
 
-fn topics(document: &Document, text: &mut String) {
+fn topics(document: &Document, screen: &mut Screen) {
     let mut rows =
         table(&["FLOW", "TOPIC", "ON THE TARGET", "RECORDS", "COPIED", "BEGINS AT", "SPECIAL"]);
     for topic in &document.topics {
+        let starts: Vec<String> = topic.source_starts.iter().map(ToString::to_string).collect();
         rows.add_row([
             topic.flow.clone(),
             topic.topic.to_owned(),
             topic.target_topic.clone(),
             topic.records.to_string(),
             topic.copied.to_string(),
-            topic.source_start.to_string(),
+            starts.join(", "),
             topic.what.to_owned(),
         ]);
     }
-    text.push('\n');
-    text.push_str(&table_text(&rows));
+    screen.text.push('\n');
+    screen.text.push_str(&table_text(&rows));
     let copied = &document.copied;
     let told = format!(
-        "{} records were there before: copied in {}, {} a second. Then {} a second.",
+        "  {} records were there before: copied in {}, {} a second. From then to the drill, producers \
+         add some {} a second.",
         grouped(copied.records),
         duration(copied.ms),
         grouped(copied.records_per_second),
         grouped(super::traffic::BUSY_PER_SECOND),
     );
-    wrapped(&told, text);
+    screen.paragraph(&told, 5);
 }
 
-fn groups(document: &Document, text: &mut String) {
-    text.push_str("\nWhere each group stands: other offsets, the same record\n");
+fn groups(document: &Document, screen: &mut Screen) {
+    screen.text.push_str("\nWhere each group stands: other offsets, the same record\n");
     let mut rows =
         table(&["GROUP", "STANDS", "COMMITTED ON SOURCE", "ON TARGET", "NEXT ON BOTH, OR WHY NOT"]);
     for group in &document.groups {
@@ -65,7 +96,7 @@ fn groups(document: &Document, text: &mut String) {
             next_on_both(group),
         ]);
     }
-    text.push_str(&table_text(&rows));
+    screen.text.push_str(&table_text(&rows));
 }
 
 fn place(topic: &str, partition: i32, offset: Option<i64>) -> String {
@@ -83,22 +114,33 @@ fn next_on_both(group: &GroupLine) -> String {
     format!("{} / {}", record(&group.source_record), record(&group.target_record))
 }
 
-fn reasons(document: &Document, text: &mut String) {
-    let told = document.groups.iter().filter(|group| group.next.is_some());
-    for (at, group) in told.enumerate() {
-        if at == 0 {
-            text.push_str("\nNot synced: why, and what a failover would mean\n");
-        }
+fn reasons(document: &Document, screen: &mut Screen) {
+    let odd = |group: &&GroupLine| !group.synced || group.code.is_some();
+    let told: Vec<&GroupLine> = document.groups.iter().filter(odd).collect();
+    if told.is_empty() {
+        return;
+    }
+    screen.text.push_str("\nNot synced: why, and what a failover would mean\n");
+    for group in told {
         let reason = group.reason.as_deref().unwrap_or("no reason is known");
         let consequence = group.drill.consequence.as_deref().unwrap_or_default();
-        wrapped(&format!("{}: {reason}. {consequence}", group.group), text);
-        let _ = writeln!(text, "     next: {}", group.next.as_deref().unwrap_or_default());
+        screen.paragraph(&format!("  {}: {reason}. {consequence}", group.group), 5);
+        if let Some(next) = &group.next {
+            let _ = writeln!(screen.text, "     next: {next}");
+        }
+    }
+    if document.file.is_none() {
+        let told = "  More, while the clusters stay (without --once): `twinlog explain FILE --group \
+                    GROUP`.";
+        screen.paragraph(told, 5);
     }
 }
 
-fn drill(document: &Document, text: &mut String) {
-    text.push_str(
-        "\nThe drill: hello is killed in the middle of its traffic, the groups resume on world\n",
+fn drill(document: &Document, screen: &mut Screen) {
+    screen.text.push('\n');
+    screen.paragraph(
+        "The drill: hello is killed in the middle of its traffic, the groups resume on world",
+        0,
     );
     let mut rows = table(&[
         "GROUP",
@@ -126,7 +168,7 @@ fn drill(document: &Document, text: &mut String) {
             group.drill.result.to_owned(),
         ]);
     }
-    text.push_str(&table_text(&rows));
+    screen.text.push_str(&table_text(&rows));
     let drill = &document.drill;
     let differ = match drill.different_partitions {
         0 => "none is missing, doubled or changed".to_owned(),
@@ -134,65 +176,73 @@ fn drill(document: &Document, text: &mut String) {
         n => format!("{n} partitions differ"),
     };
     let told = format!(
-        "{} copied records compared: {differ}. Not copied yet, so lost: {}.",
+        "  {} copied records compared, both ways: {differ}. Not copied yet, so lost: {}.",
         grouped(drill.compared_records),
         grouped(drill.lost_records),
     );
-    wrapped(&told, text);
+    screen.paragraph(&told, 5);
 }
 
-fn ending(document: &Document, text: &mut String) {
+fn ending(document: &Document, screen: &mut Screen) {
     let verdict = &document.verdict;
     let memory = document
         .peak_memory_bytes
         .map(|bytes| format!(", {} MiB at most", bytes.div_ceil(1 << 20)))
         .unwrap_or_default();
-    let _ = writeln!(
-        text,
-        "\n{}: {} of {} synced groups resumed at the exact record. All of it took {}{memory}.",
+    screen.text.push('\n');
+    let told = format!(
+        "{}: {} of {} synced groups resumed at the exact record. All of it took {}{memory}.",
         if verdict.is_well() { "PASSED" } else { "FAILED" },
         verdict.exact,
         verdict.synced,
         duration(document.ms),
     );
-    if !document.stays {
-        text.push_str(
-            "Without --once both clusters stay, and any Kafka client can connect to them.\n",
-        );
-        return;
+    screen.paragraph(&told, 0);
+    match &document.file {
+        Some(file) => what_to_try(document, file, screen),
+        None => screen.paragraph(
+            "Without --once both clusters stay, and any Kafka client can connect to them.",
+            0,
+        ),
     }
-    let file = &document.file;
-    let _ = write!(
-        text,
-        "hello is back and mirrored again. Both clusters stay until Ctrl-C; in another terminal, try:
-  twinlog status {file}
-  twinlog translate {file} --topic orders --partition 0 --offset {}
-  kafka-consumer-groups.sh --bootstrap-server {} --describe --all-groups
-  kafka-console-consumer.sh --bootstrap-server {} \\
-    --topic hello.orders --group reports --max-messages 1
-",
-        super::scene::EXAMPLE_OFFSET,
-        bootstrap(document, "world"),
-        bootstrap(document, "world"),
-    );
 }
 
-/// A paragraph behind two blanks, its further lines behind five.
-fn wrapped(paragraph: &str, text: &mut String) {
-    let mut line = String::from(" ");
-    for word in paragraph.split_whitespace() {
-        if line.chars().count() + 1 + word.chars().count() > WIDTH {
-            let _ = writeln!(text, "{line}");
-            "    ".clone_into(&mut line);
-        }
-        line.push(' ');
-        line.push_str(word);
+fn what_to_try(document: &Document, file: &str, screen: &mut Screen) {
+    let told = format!(
+        "hello is back and mirrored again, with {} records a second. Both clusters stay until Ctrl-C; \
+         in another terminal, try:",
+        grouped(super::traffic::CALM_PER_SECOND),
+    );
+    screen.paragraph(&told, 0);
+    let world = bootstrap(document, "world");
+    // Commands are one line each, however long: they are there to be pasted.
+    let _ = write!(
+        screen.text,
+        "  twinlog status {file}
+  twinlog translate {file} --topic orders --partition 0 --offset {}
+  kafka-consumer-groups.sh --bootstrap-server {world} --describe --all-groups
+",
+        super::scene::EXAMPLE_OFFSET,
+    );
+    let shown = document.groups.iter().find(|group| group.group == SHOWN);
+    if let Some((group, record)) =
+        shown.and_then(|group| Some((group, group.drill.outcome.as_ref()?.due_record.as_ref()?)))
+    {
+        let _ = write!(
+            screen.text,
+            "  kafka-console-consumer.sh --bootstrap-server {world} \\
+    --topic {} --group {} --max-messages 1
+",
+            group.target_topic, group.group,
+        );
+        let told =
+            format!("The last one must print {record}, and {} goes on behind it.", group.group);
+        screen.paragraph(&told, 0);
     }
-    let _ = writeln!(text, "{line}");
 }
 
 /// `12,345`.
-fn grouped(number: u64) -> String {
+pub(super) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (at, digit) in digits.chars().enumerate() {
@@ -212,17 +262,6 @@ fn duration(ms: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn paragraphs_fit_and_their_further_lines_stand_further_in() {
-        let mut text = String::new();
-        wrapped(&"word ".repeat(40), &mut text);
-        let lines: Vec<&str> = text.lines().collect();
-        // Two blanks and 19 words with 18 blanks between them are 96 columns, one word more is 101.
-        assert_eq!(lines[0], format!("  {}", ["word"; 19].join(" ")));
-        assert_eq!(lines[1], format!("     {}", ["word"; 19].join(" ")));
-        assert_eq!(lines[2], "     word word");
-    }
 
     #[test]
     fn numbers_and_times_are_short() {

@@ -31,7 +31,12 @@ const BUSY: (u64, Duration) = (20, Duration::from_millis(20));
 const CALM: (u64, Duration) = (25, Duration::from_secs(5));
 
 /// Records that a second brings, transactions left aside.
-pub(super) const BUSY_PER_SECOND: u64 = 2 * BUSY.0 * 1_000 / (BUSY.1.as_millis() as u64);
+pub(super) const BUSY_PER_SECOND: u64 = per_second(BUSY);
+pub(super) const CALM_PER_SECOND: u64 = per_second(CALM);
+
+const fn per_second((records, between): (u64, Duration)) -> u64 {
+    2 * records * 1_000 / (between.as_millis() as u64)
+}
 
 /// The running producers.
 pub(super) struct Traffic {

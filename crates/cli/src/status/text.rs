@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use super::document::{Document, Flow, Stands};
 use crate::format::duration;
-use crate::output::{table, table_text};
+use crate::output::{table, table_text, text_width, wrapped};
 
 pub(crate) fn text(document: &Document<'_>) -> String {
     let flows: Vec<String> = document.flows.iter().map(flow).collect();
@@ -16,7 +16,7 @@ pub(crate) fn text(document: &Document<'_>) -> String {
 }
 
 fn flow(flow: &Flow<'_>) -> String {
-    let mut text = format!("{}  {}\n", flow.flow, stands(&flow.standing));
+    let mut text = paragraph(&format!("{}  {}", flow.flow, stands(&flow.standing)), 2);
     let counts = &flow.counts;
     for (what, counts) in
         [("topics", &counts.topics), ("partitions", &counts.partitions), ("groups", &counts.groups)]
@@ -35,7 +35,8 @@ fn flow(flow: &Flow<'_>) -> String {
     topics(flow, &mut text);
     groups(flow, &mut text);
     for missing in &flow.missing {
-        let _ = write!(text, "\nnot found out: {}\n", missing.message);
+        text.push('\n');
+        text.push_str(&paragraph(&format!("not found out: {}", missing.message), 2));
     }
     text
 }
@@ -141,9 +142,16 @@ fn groups(flow: &Flow<'_>, text: &mut String) {
 fn explain(reasons: &[(String, &Stands)], text: &mut String) {
     for (name, standing) in reasons {
         if let Some(reason) = &standing.reason {
-            let _ = writeln!(text, "  {name}: {reason}");
+            text.push_str(&paragraph(&format!("  {name}: {reason}"), 4));
         }
     }
+}
+
+/// Broken where the terminal ends; one line elsewhere, as the rows of the tables are.
+fn paragraph(text: &str, indent: usize) -> String {
+    let mut text = wrapped(text, indent, text_width(usize::MAX));
+    text.push('\n');
+    text
 }
 
 fn number(number: Option<impl ToString>) -> String {
