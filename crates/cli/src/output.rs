@@ -79,22 +79,24 @@ pub(crate) fn text_width(elsewhere: usize) -> usize {
     terminal_width().map_or(elsewhere, |width| width.max(WIDTH_MIN))
 }
 
-/// Breaks a text between words; all lines but the first are indented.
+/// Breaks a text between words; all lines but the first are indented. Blanks before the first word
+/// stay.
 pub(crate) fn wrapped(text: &str, indent: usize, width: usize) -> String {
     let room = width.saturating_sub(indent);
     let mut out = String::new();
-    let mut used = 0;
-    for word in text.split(' ') {
+    let (mut used, mut begun) = (0, false);
+    for (at, word) in text.split(' ').enumerate() {
         let length = word.chars().count();
-        if used > 0 && used + 1 + length > room {
+        if begun && length > 0 && used + 1 + length > room {
             let _ = write!(out, "\n{:indent$}", "");
             used = 0;
-        } else if used > 0 {
+        } else if at > 0 {
             out.push(' ');
             used += 1;
         }
         out.push_str(word);
         used += length;
+        begun |= length > 0;
     }
     out
 }
@@ -394,6 +396,8 @@ mod tests {
         assert_eq!(wrapped("one two three", 2, usize::MAX), "one two three");
         assert_eq!(wrapped("one two three", 2, 9), "one two\n  three");
         assert_eq!(wrapped("a-word-that-is-longer x", 2, 9), "a-word-that-is-longer\n  x");
+        assert_eq!(wrapped("  one two three", 4, 14), "  one two\n    three");
+        assert_eq!(wrapped("  a-word-that-is-longer", 4, 14), "  a-word-that-is-longer");
     }
 
     fn groups() -> Table {
