@@ -1,6 +1,7 @@
 //! The arguments of `twinlog wait`.
 
 use clap::ValueEnum;
+use clap::builder::NonEmptyStringValueParser;
 
 use super::Common;
 
@@ -17,9 +18,13 @@ leaves out does not count, unless it is what is waited for.
 
 Exit codes:
   0  it holds
-  1  it never will: the configuration leaves out what is waited for
+  1  it never will: the configuration leaves out what is waited for, or there is no such group
+     or topic
   2  wrong usage or configuration
   3  the time of --timeout is up; what is not in sync is printed";
+
+/// What `--timeout` means here.
+pub(super) const TIMEOUT_HELP: &str = "How long to wait for it to hold: 500ms, 30s, 2m";
 
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Wait {
@@ -29,10 +34,11 @@ pub(crate) struct Wait {
     #[arg(long, value_name = "WHAT", default_value = "in-sync")]
     pub(crate) until: Until,
     /// Only this group, and the topics it has commits on.
-    #[arg(long, value_name = "GROUP")]
+    #[arg(long, value_name = "GROUP", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) group: Option<String>,
-    /// Only this topic (its name on the source); with --group: the group's place in it.
-    #[arg(long, value_name = "TOPIC")]
+    /// Only this topic (its name on the source, or its mirror's); with --group: the group's place
+    /// in it.
+    #[arg(long, value_name = "TOPIC", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) topic: Option<String>,
 }
 
