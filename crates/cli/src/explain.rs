@@ -18,6 +18,9 @@ use crate::config;
 use crate::looking::{self, Looking};
 use crate::output::{Failure, NOT_FOUND_OUT, Output, WRONG};
 
+/// How much of the time is given to one cluster that does not answer.
+const CLUSTER_SHARE: f64 = 0.6;
+
 pub(crate) fn explain(args: &Explain, out: Output) -> Result<ExitCode, Failure> {
     let subject = match (&args.group, &args.topic) {
         (Some(group), _) => Subject::Group(group.as_str().into()),
@@ -29,7 +32,10 @@ pub(crate) fn explain(args: &Explain, out: Output) -> Result<ExitCode, Failure> 
             ));
         }
     };
-    let looking = Looking::open(&args.common)?;
+    let mut common = args.common.clone();
+    // A source that does not answer leaves the target time for its own.
+    common.timeout = common.timeout.mul_f64(CLUSTER_SHARE);
+    let looking = Looking::open(&common)?;
     looking::block_on(async {
         let all = looking.observers.iter().map(|observer| {
             let bootstrap = |alias: &str| {
@@ -62,8 +68,8 @@ async fn read(observer: Observer, mut facts: Facts, timeout: std::time::Duration
         let mute = looking::mute(&observer, timeout).await;
         let who: Vec<&str> = mute.iter().map(twinlog_types::ClusterAlias::as_str).collect();
         let what = match who.as_slice() {
-            [] => format!("not everything was answered within {timeout:?}"),
-            who => format!("{} did not answer within {timeout:?}", who.join(" and ")),
+            [] => format!("not everything was answered {}", looking::within(timeout)),
+            who => format!("{} did not answer {}", who.join(" and "), looking::within(timeout)),
         };
         facts.cut_off = Some(Trouble { code: Some(Code::Unreachable), what });
     }

@@ -41,6 +41,13 @@ pub(crate) fn look_within(timeout: Duration) -> Duration {
     timeout.mul_f64(0.9)
 }
 
+/// `within 1.1s`: for what did not come in time; nobody counts in nanoseconds.
+pub(crate) fn within(timeout: Duration) -> String {
+    let ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
+    let ms = if ms < 1_000 { ms } else { ms / 100 * 100 };
+    format!("within {:?}", Duration::from_millis(ms))
+}
+
 /// The clusters of a flow that do not even say who they are, in what is left of `timeout`. None
 /// where both answer, and the look was too much for the time.
 pub(crate) async fn mute(observer: &Observer, timeout: Duration) -> Vec<ClusterAlias> {
@@ -93,4 +100,21 @@ where
     }
     done.sort_by_key(|(at, _)| *at);
     done.into_iter().map(|(_, answer)| answer).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_told_as_people_give_it() {
+        for (nanos, text) in [
+            (1_000_000, "within 1ms"),
+            (500_000_000, "within 500ms"),
+            (1_125_575_864, "within 1.1s"),
+            (30_000_000_000, "within 30s"),
+        ] {
+            assert_eq!(within(Duration::from_nanos(nanos)), text);
+        }
+    }
 }

@@ -47,7 +47,7 @@ pub(crate) async fn observe(observers: &[Observer], timeout: Duration) -> Vec<Fl
         let looked = observer.observe(&mut found);
         if tokio::time::timeout(looking::look_within(timeout), looked).await.is_err() {
             let mute = looking::mute(&observer, timeout).await;
-            found.cut_off(&mute, &format!("within {timeout:?}"));
+            found.cut_off(&mute, &looking::within(timeout));
         }
         found
     })

@@ -3,17 +3,20 @@
 //! Does not: need the source for a single offset; the state on the target is enough, as it must be
 //! when the source is gone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::BufRead;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use twinlog_client::{ClientError, Cluster};
+use twinlog_doctor::near;
 use twinlog_engine::observe::{MappedPartition, Mirror};
 use twinlog_flow::Standing;
+use twinlog_mirror::{FlowConfig, replicates};
 use twinlog_types::{
-    Code, FlowName, GroupId, SourceOffset, TargetOffset, TopicPartition, Translation,
+    Code, FlowName, GroupId, SourceOffset, TargetOffset, TopicName, TopicPartition, Translation,
 };
 
 use crate::args::Translate;
@@ -37,7 +40,8 @@ pub(crate) fn translate(args: &Translate, out: Output) -> Result<ExitCode, Failu
                 let name = observer.config.name.clone();
                 let mirror = observer.mirror().await;
                 let mirror = mirror.map_err(|error| Failure::client(&name.to_string(), &error))?;
-                flows.push(Flow { name, mirror, source: observer.source.clone() });
+                let (config, source) = (observer.config.clone(), observer.source.clone());
+                flows.push(Flow { name, config, mirror, source });
             }
             Ok(flows)
         };
@@ -123,6 +127,7 @@ impl Translate {
 
 struct Flow {
     name: FlowName,
+    config: Arc<FlowConfig>,
     mirror: Mirror,
     source: Cluster,
 }
@@ -266,13 +271,50 @@ impl Translator {
                 }
             }
         }
-        let Some((at, mapped)) = found else { return Err(no_map(refused)) };
+        let Some((at, mapped)) = found else {
+            let next = self.meant(asked).await;
+            let failure = no_map(refused);
+            return Err(Failure { next: next.unwrap_or(failure.next), ..failure });
+        };
         Ok(Answer {
             version: 1,
             flow: self.flows[at].name.to_string(),
             translated: Translated::new(&mapped, asked.offset, asked.reverse),
             reverse: asked.reverse,
         })
+    }
+
+    /// What may have been meant by a topic that has no map: the other direction, or another name.
+    async fn meant(&mut self, asked: &Asked) -> Option<String> {
+        let turned = Asked { reverse: !asked.reverse, ..asked.clone() };
+        let topic = asked.partition.topic.as_str();
+        for at in 0..self.flows.len() {
+            // It is only a hint: what fails here failed before, or says nothing about the question.
+            if let Ok(Ok(mapped)) = self.map(at, &turned).await {
+                return Some(if asked.reverse {
+                    let mirror = &mapped.target.topic;
+                    format!("{topic} is mirrored to {mirror}; leave out --reverse")
+                } else {
+                    let own = &mapped.source.topic;
+                    format!("{topic} is the mirror of {own}; give --reverse to translate back")
+                });
+            }
+        }
+        let mut names = BTreeSet::new();
+        for Flow { config, mirror, .. } in &self.flows {
+            let there = mirror.source_topics().map(TopicName::as_str);
+            let there = there.filter(|topic| replicates(config, topic));
+            if asked.reverse {
+                names.extend(there.map(|topic| config.remote_topic(topic).to_string()));
+            } else {
+                names.extend(there.map(str::to_owned));
+            }
+        }
+        if names.contains(topic) {
+            return None;
+        }
+        let near = near(topic, names.iter().map(String::as_str));
+        (!near.is_empty()).then(|| format!("did you mean {}?", near.join(" or ")))
     }
 
     async fn map(
@@ -328,11 +370,15 @@ impl Translator {
             answers.retain(mirrored);
         }
         if answers.iter().all(|(_, offsets)| offsets.is_empty()) {
+            let next = match self.near_groups(group).await.as_slice() {
+                [] => "check the group's name, and the right to describe it".into(),
+                near => format!("did you mean {}?", near.join(" or ")),
+            };
             return Err(Failure {
                 exit: WRONG,
                 code: Code::GroupWithoutCommits.word().into(),
                 message: format!("no commit of group {group} is visible on the source"),
-                next: "check the group's name, and the right to describe it".into(),
+                next,
                 problems: Vec::new(),
             });
         }
@@ -351,6 +397,21 @@ impl Translator {
             print_group(&offsets)?;
         }
         Ok(ExitCode::from(if known { 0 } else { WRONG }))
+    }
+
+    /// Groups of the sources that may have been meant, where there is none of that name.
+    async fn near_groups(&self, group: &GroupId) -> Vec<String> {
+        let mut names = BTreeSet::new();
+        for flow in &self.flows {
+            // It is only a hint.
+            let listed = tokio::time::timeout(self.timeout, flow.source.list_groups()).await;
+            let listed = listed.into_iter().flatten().flatten();
+            names.extend(listed.map(|listing| listing.group.to_string()));
+        }
+        if names.contains(group.as_str()) {
+            return Vec::new();
+        }
+        near(group.as_str(), names.iter().map(String::as_str))
     }
 
     /// Translates JSON lines: an answer or an error for each, in order.

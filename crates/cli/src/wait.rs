@@ -53,6 +53,7 @@ async fn until_in_sync(
     timeout: Duration,
 ) -> Result<Ended, Failure> {
     let start = Instant::now();
+    let mut mirror = wanted.topic.clone();
     let mut goals = Goals::new(wanted);
     let mut progress = Progress::new(start);
     let mut whole: Option<Verdict> = None;
@@ -63,6 +64,11 @@ async fn until_in_sync(
         looks += 1;
         let waited = start.elapsed();
         let mut verdict = goals.judge(&flows);
+        if let Some(own) = verdict.mirror_of.take()
+            && let Some(asked) = mirror.take()
+        {
+            eprintln!("twinlog: topic {asked} is the mirror of topic {own}");
+        }
         if waited >= timeout
             && verdict.cut_off
             && let Some(before) = whole.take()
@@ -116,6 +122,12 @@ fn answer(args: &Wait, out: Output, ended: &Ended) -> Result<ExitCode, Failure> 
     }
     if verdict.holds() {
         return Ok(ExitCode::SUCCESS);
+    }
+    if verdict.nowhere {
+        eprintln!(
+            "twinlog: nothing of that name is there to wait for; `twinlog status` lists what is"
+        );
+        return Ok(ExitCode::from(WRONG));
     }
     if verdict.never() {
         eprintln!(

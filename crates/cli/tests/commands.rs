@@ -436,6 +436,39 @@ fn every_cluster_that_never_answers_is_named_with_a_code() {
 }
 
 #[test]
+fn what_was_not_looked_at_is_not_explained_as_seen() {
+    let files = Files::new();
+    let file = files.file("mm2.properties", GOOD).display().to_string();
+    let asked = ["explain", &file, "--group", "g", "--timeout", "1ms"];
+    let people = twinlog(asked);
+    assert_eq!(exit(&people), 3, "{}", stderr(&people));
+    let text = stdout(&people);
+    assert!(!text.contains("not mirrored by anybody"), "{text}");
+    let once = ["not everything was answered", "did not answer within"];
+    assert!(once.iter().all(|said| text.matches(said).count() <= 1), "{text}");
+    let document = document(&twinlog(asked.into_iter().chain(["--json"])));
+    assert_eq!(document["mirrored_by"], Value::Null, "{document}");
+}
+
+#[test]
+fn a_subject_without_a_name_is_refused() {
+    let files = Files::new();
+    let file = files.file("mm2.properties", GOOD).display().to_string();
+    for command in ["explain", "wait", "translate"] {
+        let output = twinlog([command, &file, "--group", ""]);
+        assert_eq!((exit(&output), stdout(&output)), (2, String::new()), "{command}");
+        assert!(stderr(&output).contains("--group"), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn the_time_that_wait_is_given_is_that_of_the_waiting() {
+    let help = stdout(&twinlog(["wait", "--help"]));
+    assert!(help.contains("How long to wait for it to hold"), "{help}");
+    assert!(!help.contains("How long connecting"), "{help}");
+}
+
+#[test]
 fn run_names_a_cluster_that_takes_connections_and_says_nothing() {
     let mute = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = mute.local_addr().expect("an address").to_string();

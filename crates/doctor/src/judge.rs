@@ -7,6 +7,8 @@
 //! 1. A partition leaves the walk where its link breaks; the others go on. Once none is left, the
 //!    links behind are `not-reached`.
 //! 2. A link breaks for the whole subject where it is not about partitions.
+//! 3. Where only the source does not answer, the links that need the target alone are looked at all
+//!    the same: where a group stands is asked most urgently then.
 
 mod commits;
 mod copy;
@@ -19,7 +21,7 @@ mod walk;
 #[cfg(test)]
 mod tests;
 
-use twinlog_types::Partition;
+use twinlog_types::{Partition, State};
 
 use crate::chain::{Chain, LinkName, MirroredBy, Subject};
 use crate::facts::Facts;
@@ -64,6 +66,9 @@ fn mirrored_by(facts: &Facts) -> Option<MirroredBy> {
     Some(match lease {
         Some(_) if twinlog_runs || !mm2.is_alive() => MirroredBy::Twinlog,
         _ if mm2.was_here() => MirroredBy::MirrorMaker,
+        // That nobody does is known once both have been looked for.
+        _ if facts.found.own.state == State::Unknown => return None,
+        _ if mm2.worker.is_err() || mm2.trouble.is_some() => return None,
         _ => MirroredBy::Nobody,
     })
 }

@@ -85,7 +85,12 @@ impl Facts {
         if let Subject::Group(group) = subject {
             self.group = Some(self.read_group(observer, group).await);
         }
-        observer.observe(&mut self.found).await;
+        if self.source.id.is_err() {
+            // It was asked for long enough; the time that is left is the target's.
+            observer.observe_target(&mut self.found).await;
+        } else {
+            observer.observe(&mut self.found).await;
+        }
         if self.target.id.is_err() {
             return;
         }

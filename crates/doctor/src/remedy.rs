@@ -6,6 +6,7 @@ use twinlog_types::{Code, GroupId, TopicPartition};
 
 use crate::chain::{Fix, MirroredBy, Subject};
 use crate::facts::Facts;
+use crate::near::near;
 
 /// Commands for more positions than these are no help.
 const COMMANDS_MAX: usize = 3;
@@ -209,7 +210,7 @@ pub(crate) fn fixes(code: Code, scene: &Scene<'_>) -> Vec<Fix> {
             resets(scene)
         }
         Code::GroupWithoutCommits => match scene.subject {
-            Subject::Group(group) => command(describe_group(source, group)),
+            Subject::Group(group) => without_commits(scene, group),
             Subject::Topic(_) => Vec::new(),
         },
         Code::SourceGap | Code::SourceTruncated | Code::Stalled => {
@@ -253,6 +254,30 @@ pub(crate) fn fixes(code: Code, scene: &Scene<'_>) -> Vec<Fix> {
         },
         _ => Vec::new(),
     }
+}
+
+/// A group that is not on the source: those that may have been meant, or what shows all.
+fn without_commits(scene: &Scene<'_>, group: &GroupId) -> Vec<Fix> {
+    let (source, target) = (&scene.facts.source, &scene.facts.target);
+    let Ok(there) = &source.groups else { return Vec::new() };
+    if there.contains_key(group) {
+        return vec![Fix::Command(describe_group(&source.bootstrap, group))];
+    }
+    if target.groups.as_ref().is_ok_and(|groups| groups.contains_key(group)) {
+        return vec![Fix::Command(describe_group(&target.bootstrap, group))];
+    }
+    let meant = near(group.as_str(), there.keys().map(GroupId::as_str));
+    if meant.is_empty() {
+        let at = &source.bootstrap;
+        return vec![Fix::Command(format!(
+            "kafka-consumer-groups.sh --bootstrap-server {at} --list"
+        ))];
+    }
+    let commands = meant.into_iter().map(|name| {
+        let name = quoted(&name.as_str().into());
+        Fix::Command(format!("twinlog explain {} --group {name}", scene.file))
+    });
+    commands.collect()
 }
 
 fn describe_group(at: &str, group: &GroupId) -> String {

@@ -218,4 +218,17 @@ async fn what_does_not_run_or_answer_is_told_and_the_rest_is_looked_at() {
     assert_eq!(chain.outcome(), Outcome::NotFoundOut);
     let link = chain.first_broken().expect("unknown");
     assert!(link.summary.starts_with("hello: "), "{}", link.summary);
+    // What needs the target alone is looked at: who ran it, the checkpoint, where the group stands.
+    assert_eq!(chain.mirrored_by, Some(MirroredBy::Twinlog));
+    let link = |name| chain.links.iter().find(|link| link.name == name).expect("a link");
+    let flow = link(LinkName::Flow);
+    assert_eq!((flow.state, flow.code), (LinkState::Broken, Some(Code::MirrorNotRunning)));
+    assert_eq!(link(LinkName::Copy).state, LinkState::NotReached);
+    assert_eq!(link(LinkName::TargetGroup).state, LinkState::Ok);
+    let checkpoint = &link(LinkName::Checkpoints).evidence;
+    assert!(checkpoint.iter().any(|seen| seen.value.starts_with("60->60")), "{checkpoint:?}");
+    let stands = link(LinkName::ConsumerOffsets);
+    assert_eq!((stands.state, stands.code), (LinkState::Unknown, Some(Code::Unreachable)));
+    let seen: Vec<_> = stands.evidence.iter().map(|seen| (&*seen.what, &*seen.value)).collect();
+    assert_eq!(seen, [("committed on hello.orders-0", "60")]);
 }

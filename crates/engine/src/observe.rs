@@ -253,6 +253,22 @@ impl Observer {
         self.observe_both(&(source_id, target_id), found).await;
     }
 
+    /// What the target alone tells, for a caller who knows that the source does not answer: how far
+    /// the copy is, and who runs the flow.
+    pub async fn observe_target(&self, found: &mut FlowObservation) {
+        let looked = async {
+            let target_id = self.target.cluster_id().await?;
+            self.observe_target_only(&target_id, found).await
+        };
+        match looked.await {
+            Ok(()) => found.own = running(found.lease.as_ref(), self.now_ms()),
+            Err(error) => {
+                self.miss(found, false, "the state of the mirror", &error);
+                found.own = found.missing_standing();
+            }
+        }
+    }
+
     /// Takes note of what could not be found out.
     fn miss(&self, found: &mut FlowObservation, source: bool, what: &str, error: &ClientError) {
         let name = &self.config.name;

@@ -19,6 +19,8 @@ pub(crate) fn text(chain: &Chain, verbose: bool) -> String {
     let mut text = headline(chain);
     text.push('\n');
     let width = terminal_width().map_or(WIDTH, |width| width.max(60));
+    // Of an answer that is not whole everything that was seen is of use.
+    let whole = chain.outcome() != Outcome::NotFoundOut;
     let mut not_reached: Vec<&str> = Vec::new();
     for link in &chain.links {
         let (state, name) = (link.state.word(), link.name.word());
@@ -29,11 +31,11 @@ pub(crate) fn text(chain: &Chain, verbose: bool) -> String {
         let summary = wrapped(&link.summary, INDENT, width);
         let _ = writeln!(text, "  {state:<11}  {name:<16}  {summary}");
         let bad = matches!(link.state, LinkState::Broken | LinkState::Unknown);
-        if bad || verbose {
+        if bad || verbose || !whole {
             evidence(link, &mut text);
         }
     }
-    // They are the last ones: nothing comes behind a break.
+    // They are the last ones, unless the source alone does not answer.
     if !not_reached.is_empty() {
         let names = wrapped(&not_reached.join(", "), 15, width);
         let _ = writeln!(text, "  {:<11}  {names}", LinkState::NotReached.word());

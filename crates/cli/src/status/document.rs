@@ -348,4 +348,21 @@ mod tests {
         assert_eq!(flow.counts.groups["in-sync"], 1);
         assert_eq!(flow.counts.partitions["in-sync"], 1);
     }
+
+    #[test]
+    fn a_group_that_is_never_written_is_a_problem_and_one_that_is_left_out_is_none() {
+        let mut flows = [observation()];
+        let group = &mut flows[0].groups[0];
+        group.standing = Standing::found(State::Excluded, Code::SyncDisabled, "switched off");
+        group.partitions[0].standing = group.standing.clone();
+        let mut left_out = group.clone();
+        left_out.standing = Standing::found(State::Excluded, Code::GroupExcluded, "left out");
+        flows[0].groups.push(left_out);
+        let document = document(&flows, true);
+        let flow = &document.flows[0];
+        let shown: Vec<_> = flow.groups.iter().map(|group| group.standing.code).collect();
+        assert_eq!(shown, [Some("sync-disabled")]);
+        assert_eq!(flow.groups[0].partitions.len(), 1);
+        assert_eq!(flow.counts.groups["excluded"], 2);
+    }
 }

@@ -8,10 +8,11 @@
 //! 1. Nothing holds that could not be found out.
 //! 2. A goal is reached only by something that is in sync, or on its way without a finding.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde::Serialize;
+use twinlog_doctor::near;
 use twinlog_engine::observe::{
     FlowObservation, GroupObservation, GroupPosition, PartitionObservation, TopicObservation,
 };
@@ -71,6 +72,10 @@ pub(crate) struct Verdict {
     pub(crate) checked: usize,
     /// Something could not be found out.
     pub(crate) cut_off: bool,
+    /// No flow has a group or topic of the name.
+    pub(crate) nowhere: bool,
+    /// What the topic that was asked for by the name of its mirror is called itself.
+    pub(crate) mirror_of: Option<String>,
 }
 
 impl Verdict {
@@ -102,7 +107,12 @@ struct OfFlow {
     checked: usize,
     /// It has some of it, and mirrors it.
     concerned: bool,
+    /// It has some of it, and its configuration leaves that out.
+    left_out: bool,
     cut_off: bool,
+    /// It was looked at, and what is named is not there: what is not, and names near it.
+    unknown: Option<(String, Vec<String>)>,
+    mirror_of: Option<String>,
 }
 
 impl Goals {
@@ -113,11 +123,20 @@ impl Goals {
     /// Takes the next look.
     pub(crate) fn judge(&mut self, flows: &[FlowObservation]) -> Verdict {
         let all: Vec<OfFlow> = flows.iter().map(|flow| self.flow(flow)).collect();
-        // Of several flows those count that mirror what is wanted, and those that did not answer.
+        if let Some(verdict) = self.nowhere(flows, &all) {
+            return verdict;
+        }
+        // Of several flows those count that mirror what is wanted, and those that did not answer;
+        // where none does, those that know it.
         let somewhere = all.iter().any(|flow| flow.concerned);
+        let left_out = all.iter().any(|flow| flow.left_out);
         let mut verdict = Verdict::default();
         for flow in all {
-            if flow.concerned || flow.cut_off || !somewhere {
+            let counts = if somewhere { flow.concerned } else { flow.left_out || !left_out };
+            if flow.concerned {
+                verdict.mirror_of = verdict.mirror_of.or(flow.mirror_of);
+            }
+            if counts || flow.cut_off {
                 verdict.open.extend(flow.open);
                 verdict.checked += flow.checked;
                 verdict.cut_off |= flow.cut_off;
@@ -128,11 +147,34 @@ impl Goals {
         verdict
     }
 
+    /// The verdict where all was looked at, and nothing of the name is there.
+    fn nowhere(&self, flows: &[FlowObservation], all: &[OfFlow]) -> Option<Verdict> {
+        let unknown: Option<Vec<_>> = all.iter().map(|flow| flow.unknown.as_ref()).collect();
+        let unknown = unknown?;
+        let (what, _) = unknown.first()?;
+        let places: Vec<&str> = flows.iter().map(|flow| flow.flow.source.as_str()).collect();
+        let near: BTreeSet<&str> =
+            unknown.iter().flat_map(|(_, near)| near.iter().map(String::as_str)).collect();
+        let near: Vec<&str> = near.into_iter().collect();
+        let hint = match near.as_slice() {
+            [] => String::new(),
+            near => format!("; did you mean {}?", near.join(" or ")),
+        };
+        let reason = format!("{what} is on {}, or may be seen{hint}", places.join(" or "));
+        let standing = Standing::because(State::Unknown, reason);
+        let of_topic = self.wanted.topic.as_deref().map(|topic| (topic, None));
+        let group = self.wanted.group.as_deref();
+        let open = open(&flows.first()?.flow, group, of_topic, &standing, true);
+        Some(Verdict { open: vec![open], checked: 1, nowhere: true, ..Verdict::default() })
+    }
+
     fn flow(&mut self, flow: &FlowObservation) -> OfFlow {
         let mut found =
             OfFlow { checked: 1, cut_off: !flow.missing.is_empty(), ..OfFlow::default() };
         let name = &flow.flow;
-        if flow.own.state != State::InSync {
+        // What is missing is listed below.
+        let is_told = flow.own.state == State::Unknown && !flow.missing.is_empty();
+        if flow.own.state != State::InSync && !is_told {
             let never = flow.own.code == Some(Code::SameCluster);
             found.open.push(open(name, None, None, &flow.own, never));
         }
@@ -143,7 +185,10 @@ impl Goals {
                 code: missing.code,
                 reason: Some(missing.what.clone()),
             };
-            found.open.push(open(name, None, None, &standing, false));
+            let missing = open(name, None, None, &standing, false);
+            if !found.open.contains(&missing) {
+                found.open.push(missing);
+            }
         }
         let wanted = self.wanted.clone();
         let nothing_named = wanted.group.is_none() && wanted.topic.is_none();
@@ -173,20 +218,46 @@ impl Goals {
             }
             _ => {}
         }
-        let excluded = found.open.iter().any(|open| open.group.is_some() || open.topic.is_some());
-        if !found.concerned && !excluded && !found.cut_off {
-            let what = match (&wanted.group, &wanted.topic) {
-                (Some(group), Some(topic)) => format!("no group {group} with a commit on {topic}"),
-                (Some(group), None) => format!("no group {group}"),
-                (None, topic) => format!("no topic {}", topic.as_deref().unwrap_or_default()),
-            };
-            let reason = format!("{what} is on {}", name.source);
+        found.left_out = found.open.iter().any(|open| open.group.is_some() || open.topic.is_some());
+        found.mirror_of = wanted.topic.as_ref().and_then(|wanted| {
+            let mut topics = flow.topics.iter();
+            let topic = topics.find(|one| is_called(one, wanted))?.topic.as_str();
+            (topic != wanted).then(|| topic.to_owned())
+        });
+        if found.concerned || found.left_out || found.cut_off {
+            return found;
+        }
+        found.unknown = self.unknown(flow);
+        if found.unknown.is_none()
+            && let (Some(group), Some(topic)) = (&wanted.group, &wanted.topic)
+        {
+            let reason = format!("no group {group} with a commit on {topic} is on {}", name.source);
             let standing = Standing::because(State::Unknown, reason);
             found.checked += 1;
-            let of_topic = wanted.topic.as_deref().map(|topic| (topic, None));
-            found.open.push(open(name, wanted.group.as_deref(), of_topic, &standing, false));
+            found.open.push(open(name, Some(group), Some((topic, None)), &standing, false));
         }
         found
+    }
+
+    /// Which of the names that are waited for the flow's source does not have, and names near it.
+    fn unknown(&self, flow: &FlowObservation) -> Option<(String, Vec<String>)> {
+        if flow.own.code == Some(Code::SameCluster) {
+            // Nothing was looked at.
+            return None;
+        }
+        let Wanted { group, topic } = &self.wanted;
+        let groups = || flow.groups.iter().map(|group| group.group.as_str());
+        if let Some(group) = group
+            && !groups().any(|there| there == group)
+        {
+            return Some((format!("no group {group}"), near(group, groups())));
+        }
+        let topic = topic.as_ref()?;
+        if flow.topics.iter().any(|there| is_called(there, topic)) {
+            return None;
+        }
+        let topics = flow.topics.iter().map(|topic| topic.topic.as_str());
+        Some((format!("no topic {topic}"), near(topic, topics)))
     }
 
     fn topic(&mut self, flow: &FlowName, topic: &TopicObservation, found: &mut OfFlow) {

@@ -271,8 +271,8 @@ pub(crate) fn wait() -> TestResult {
     assert_eq!(exit, Some(1), "{answer}");
     let first = &answer["not_in_sync"][0];
     assert_eq!((&first["state"], &first["never"]), (&"excluded".into(), &true.into()), "{answer}");
-    let (exit, answer) = ask(&["--topic", "await-none", "--timeout", "1s"])?;
-    assert_eq!(exit, Some(3), "{answer}");
+    let (exit, answer) = ask(&["--topic", "await-none", "--timeout", "2m"])?;
+    assert_eq!(exit, Some(1), "{answer}");
 
     let run = mirror.run()?;
     let (exit, answer) = ask(&["--timeout", "2m"])?;

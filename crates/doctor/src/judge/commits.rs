@@ -5,12 +5,15 @@ use twinlog_types::{Code, GroupId, Severity, State, TopicPartition};
 use super::group::partitions;
 use super::walk::{Draft, Finding, Walk, on_group, or_none};
 use crate::chain::{Evidence, LinkName};
-use crate::facts::CheckpointSeries;
+use crate::facts::{CheckpointSeries, Trouble};
 use crate::mm2::CHECKPOINT_CONNECTOR;
 
 impl Walk<'_> {
     pub(super) fn consumer_offsets(&mut self, group: &GroupId) {
         let name = LinkName::ConsumerOffsets;
+        if self.only_target {
+            return self.stands_on_target(group);
+        }
         if self.left.as_ref().is_some_and(std::collections::BTreeSet::is_empty) {
             // Where the group stands is worth seeing also when nothing is written.
             let evidence = self.commit_evidence(group);
@@ -50,10 +53,42 @@ impl Walk<'_> {
         self.push(link);
     }
 
+    /// Where the group stands; where it belongs, only the source could tell.
+    fn stands_on_target(&mut self, group: &GroupId) {
+        let mut link = Draft::new(LinkName::ConsumerOffsets);
+        let (source, target) = (&self.facts.source, &self.facts.target);
+        match self.facts.group.as_ref().map(|read| &read.target_commits) {
+            Some(Ok(_)) => {
+                let evidence = self.commit_evidence(group);
+                let (source, target) = (&source.alias, &target.alias);
+                let what = match evidence.len() {
+                    0 => format!(
+                        "the group has no commit on {target}; whether it should have one, only \
+                         {source} tells"
+                    ),
+                    n => format!(
+                        "the group stands in {} on {target}; whether that is its place now, only \
+                         {source} tells",
+                        partitions(n)
+                    ),
+                };
+                for Evidence { what, value, place } in evidence {
+                    link.saw(what, value, place);
+                }
+                let code = self.facts.source.id.as_ref().err().and_then(|trouble| trouble.code);
+                link.unknown(Trouble { code, what }, Vec::new());
+            }
+            Some(Err(trouble)) => link.unknown(trouble.clone(), Vec::new()),
+            None => link.unknown(self.told(&Trouble::not_looked_at()), Vec::new()),
+        }
+        self.push(link);
+    }
+
     fn commit_evidence(&self, group: &GroupId) -> Vec<Evidence> {
         let commits = self.facts.group.as_ref().and_then(|read| read.target_commits.as_ref().ok());
         let place = on_group(&self.facts.target, group);
-        let commits = commits.into_iter().flatten().map(|(tp, offset)| Evidence {
+        let commits = commits.into_iter().flatten().filter(|(tp, _)| self.is_asked_for(tp));
+        let commits = commits.map(|(tp, offset)| Evidence {
             what: format!("committed on {tp}"),
             value: offset.to_string(),
             place: place.clone(),
@@ -77,14 +112,14 @@ impl Walk<'_> {
     fn commit_of_twinlog(&self, link: &mut Draft, group: &GroupId, tp: &TopicPartition) -> bool {
         let Some(position) = self.facts.position(group, tp) else {
             let what = format!("nothing is known of the group's position in {tp}");
-            link.unknown(crate::facts::Trouble { code: None, what }, vec![tp.clone()]);
+            link.unknown(Trouble { code: None, what }, vec![tp.clone()]);
             return false;
         };
         let standing = &position.standing;
         let told = format!("{tp}: {}", standing.reason.clone().unwrap_or_default());
         match (standing.state, standing.code) {
             (State::Unknown, code) => {
-                let trouble = crate::facts::Trouble { code, what: told };
+                let trouble = Trouble { code, what: told };
                 link.unknown(trouble, vec![tp.clone()]);
             }
             (_, Some(Code::SyncDisabled)) => {

@@ -170,7 +170,7 @@ impl Walk<'_> {
                 Err(trouble) => {
                     let place = format!("{}: {}", side.alias, side.bootstrap);
                     link.saw("cluster id", "no answer", place);
-                    link.unknown(told(trouble, facts.cut_off.as_ref()), Vec::new());
+                    link.unknown(self.told(trouble), Vec::new());
                 }
             }
         }
@@ -183,7 +183,7 @@ impl Walk<'_> {
             for side in [&facts.source, &facts.target] {
                 let troubles = [side.topics.as_ref().err(), side.groups.as_ref().err()];
                 for trouble in troubles.into_iter().flatten() {
-                    link.unknown(told(trouble, facts.cut_off.as_ref()), Vec::new());
+                    link.unknown(self.told(trouble), Vec::new());
                 }
             }
             // What was not found out in between lets the rest be judged.
@@ -196,11 +196,12 @@ impl Walk<'_> {
             }
         }
         link.ok("both clusters answer");
+        self.only_target = facts.source.id.is_err() && facts.target.id.is_ok();
         self.push(link);
     }
 
     pub(super) fn flow(&mut self) {
-        if !self.reaches(LinkName::Flow) {
+        if !self.reaches_on_target(LinkName::Flow) {
             return;
         }
         let mut link = Draft::new(LinkName::Flow);
@@ -222,7 +223,7 @@ impl Walk<'_> {
             match (own.state, own.code) {
                 (State::InSync, _) => {}
                 (State::Unknown, code) => {
-                    link.unknown(Trouble { code, what: reason }, Vec::new());
+                    link.unknown(self.told(&Trouble { code, what: reason }), Vec::new());
                 }
                 (_, Some(code)) => link.found(Finding::blocks(code, reason)),
                 (_, None) => link.ok(reason),
@@ -293,7 +294,7 @@ impl Walk<'_> {
             link.saw("state", &listing.state, place.clone());
         }
         let Some(read) = &facts.group else {
-            link.unknown(Trouble::not_looked_at(), Vec::new());
+            link.unknown(self.told(&Trouble::not_looked_at()), Vec::new());
             return self.push(link);
         };
         let commits = match &read.source_commits {
@@ -372,14 +373,6 @@ impl Walk<'_> {
         let names = groups.into_iter().flat_map(|groups| groups.keys().map(GroupId::as_str));
         let hint = did_you_mean(&near(group.as_str(), names));
         format!("no group {group} is on {} or {}, or may be seen{hint}", source.alias, target.alias)
-    }
-}
-
-/// A trouble; what was not looked at because time was up is said to be that.
-fn told(trouble: &Trouble, cut_off: Option<&Trouble>) -> Trouble {
-    match cut_off {
-        Some(cut_off) if *trouble == Trouble::not_looked_at() => cut_off.clone(),
-        _ => trouble.clone(),
     }
 }
 

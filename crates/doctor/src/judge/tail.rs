@@ -5,6 +5,7 @@ use twinlog_types::{Code, GroupId, Severity, TopicPartition};
 
 use super::walk::{Draft, Finding, Walk, counted, on_group};
 use crate::chain::LinkName;
+use crate::facts::{CheckpointSeries, Trouble};
 use crate::mm2::CHECKPOINT_CONNECTOR;
 use crate::remedy::Impact;
 
@@ -13,7 +14,7 @@ const MEMBERS_MAX: usize = 5;
 
 impl Walk<'_> {
     pub(super) fn checkpoints(&mut self, group: &GroupId) {
-        if !self.reaches(LinkName::Checkpoints) {
+        if !self.reaches_on_target(LinkName::Checkpoints) {
             return;
         }
         let mut link = Draft::new(LinkName::Checkpoints);
@@ -22,18 +23,25 @@ impl Walk<'_> {
         if self.is_mm2() {
             self.checkpoint_connector(&mut link, group);
         }
-        let mut written = 0;
-        for tp in self.on_the_way() {
-            if let Some(series) = facts.checkpoint(&tp) {
-                let (upstream, downstream) = series.last;
-                let ago = facts.now_ms.saturating_sub(series.written_ms).max(0) / 1_000;
-                let value = format!("{upstream}->{downstream}, {ago} s ago");
-                link.saw(format!("checkpoint of {tp}"), value, place.clone());
-                written += 1;
-            }
+        let seen: Vec<(TopicPartition, &CheckpointSeries)> = if self.only_target {
+            let all = facts.checkpoints.read.as_ref().ok().into_iter().flatten().flatten();
+            all.filter(|(tp, _)| self.is_asked_for(tp))
+                .map(|(tp, series)| (tp.clone(), series))
+                .collect()
+        } else {
+            let left = self.on_the_way().into_iter();
+            left.filter_map(|tp| facts.checkpoint(&tp).map(|series| (tp, series))).collect()
+        };
+        for (tp, series) in &seen {
+            let (upstream, downstream) = series.last;
+            let ago = facts.now_ms.saturating_sub(series.written_ms).max(0) / 1_000;
+            let value = format!("{upstream}->{downstream}, {ago} s ago");
+            link.saw(format!("checkpoint of {tp}"), value, place.clone());
         }
         match &facts.checkpoints.read {
-            Err(trouble) if self.is_mm2() => link.unknown(trouble.clone(), Vec::new()),
+            Err(trouble) if self.is_mm2() || self.only_target => {
+                link.unknown(self.told(trouble), Vec::new());
+            }
             // twinlog's groups do not depend on them.
             Err(trouble) => link.saw("not found out", &trouble.what, place),
             Ok(_) if !self.is_mm2() && !facts.config.emit_checkpoints_enabled => {
@@ -43,7 +51,7 @@ impl Walk<'_> {
             }
             Ok(_) => {}
         }
-        link.ok(format!("{} of it", counted(written, "checkpoint")));
+        link.ok(format!("{} of it", counted(seen.len() as u64, "checkpoint")));
         self.push(link);
     }
 
@@ -102,7 +110,7 @@ impl Walk<'_> {
     }
 
     pub(super) fn target_group(&mut self, group: &GroupId) {
-        if !self.reaches(LinkName::TargetGroup) {
+        if !self.reaches_on_target(LinkName::TargetGroup) {
             return;
         }
         let mut link = Draft::new(LinkName::TargetGroup);
@@ -110,14 +118,19 @@ impl Walk<'_> {
         let place = on_group(&facts.target, group);
         let listing = facts.target.groups.as_ref().ok().and_then(|groups| groups.get(group));
         let state = listing.map_or("absent", |listing| listing.state.as_str());
-        link.saw("state", state, place.clone());
+        if facts.target.groups.is_ok() {
+            link.saw("state", state, place.clone());
+        }
         let members = match facts.group.as_ref().map(|group| &group.members) {
             Some(Ok(members)) => members.as_slice(),
             Some(Err(trouble)) => {
                 link.unknown(trouble.clone(), self.on_the_way());
                 &[]
             }
-            None => &[],
+            None => {
+                link.unknown(self.told(&Trouble::not_looked_at()), self.on_the_way());
+                &[]
+            }
         };
         for member in members.iter().take(MEMBERS_MAX) {
             let value = format!("{}, {}", named(member), member.member_id);

@@ -9,7 +9,7 @@ use twinlog_types::{Code, Severity, State, TopicName, TopicPartition};
 
 use super::group::{added, did_you_mean, list, partitions, without};
 use super::walk::{Draft, Finding, Walk, on_topic};
-use crate::chain::LinkName;
+use crate::chain::{Fix, LinkName};
 use crate::mm2::SOURCE_CONNECTOR;
 use crate::near::near;
 
@@ -91,25 +91,26 @@ impl Walk<'_> {
             return Finding::stops(*code, summary);
         }
         let on_target = target.topics.as_ref().is_ok_and(|topics| topics.contains_key(topic));
-        let summary = if on_target {
+        if on_target {
             let upstream = self.facts.config.policy.upstream_topic(topic.as_str());
             let hint = upstream.map(|name| format!("; it would be the mirror of {name}"));
-            format!(
+            let summary = format!(
                 "topic {topic} exists on {} and not on {}{}",
                 target.alias,
                 source.alias,
                 hint.unwrap_or_default()
-            )
-        } else {
-            let topics = source.topics.as_ref().ok();
-            let names = topics.into_iter().flat_map(|all| all.keys().map(TopicName::as_str));
-            let hint = did_you_mean(&near(topic.as_str(), names));
-            format!(
-                "no topic {topic} is on {} or {}, or may be seen{hint}",
-                source.alias, target.alias
-            )
-        };
-        Finding::stops(Code::TopicNotMirrored, summary)
+            );
+            return Finding::stops(Code::TopicNotMirrored, summary);
+        }
+        let topics = source.topics.as_ref().ok();
+        let names = topics.into_iter().flat_map(|all| all.keys().map(TopicName::as_str));
+        let meant = near(topic.as_str(), names);
+        let hint = did_you_mean(&meant);
+        let (a, b) = (&source.alias, &target.alias);
+        let summary = format!("no topic {topic} is on {a} or {b}, or may be seen{hint}");
+        meant.into_iter().fold(Finding::stops(Code::TopicNotMirrored, summary), |finding, name| {
+            finding.fix(Fix::Command(format!("twinlog explain {} --topic {name}", self.file)))
+        })
     }
 
     pub(super) fn topic(&mut self) {
@@ -245,9 +246,7 @@ impl Walk<'_> {
                 "{what}, and its {members} processes cannot tell each other: \
                  dedicated.mode.enable.internal.rest is not true"
             );
-            let fix = crate::chain::Fix::Property(
-                "dedicated.mode.enable.internal.rest = true".to_owned(),
-            );
+            let fix = Fix::Property("dedicated.mode.enable.internal.rest = true".to_owned());
             return Finding::stops(Code::MirrorCannotReconfigure, summary).fix(fix);
         }
         let summary = format!(

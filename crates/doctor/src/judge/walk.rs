@@ -185,11 +185,13 @@ pub(super) struct Walk<'a> {
     pub(super) facts: &'a Facts,
     pub(super) subject: &'a Subject,
     pub(super) partition: Option<Partition>,
-    file: &'a str,
+    pub(super) file: &'a str,
     pub(super) by: Option<MirroredBy>,
     links: Vec<Link>,
     /// The way ended for the whole subject.
     over: bool,
+    /// It ended because the source does not answer; the target does.
+    pub(super) only_target: bool,
     /// Partitions of the source that are still on the way, once they are known.
     pub(super) left: Option<BTreeSet<TopicPartition>>,
     concerned: bool,
@@ -205,6 +207,7 @@ impl<'a> Walk<'a> {
             by: mirrored_by(facts),
             links: Vec::new(),
             over: false,
+            only_target: false,
             left: None,
             concerned: false,
         }
@@ -228,6 +231,11 @@ impl<'a> Walk<'a> {
         false
     }
 
+    /// The same for a link that needs nothing but the target.
+    pub(super) fn reaches_on_target(&mut self, name: LinkName) -> bool {
+        self.only_target || self.reaches(name)
+    }
+
     pub(super) fn not_reached(&mut self, name: LinkName, evidence: Vec<Evidence>) {
         self.links.push(Link {
             name,
@@ -241,6 +249,19 @@ impl<'a> Walk<'a> {
             consequence: None,
             fix: Vec::new(),
         });
+    }
+
+    /// A trouble; what was not looked at because time was up is said to be that.
+    pub(super) fn told(&self, trouble: &Trouble) -> Trouble {
+        match &self.facts.cut_off {
+            Some(cut_off) if *trouble == Trouble::not_looked_at() => cut_off.clone(),
+            _ => trouble.clone(),
+        }
+    }
+
+    /// Whether the question is about this partition, too.
+    pub(super) fn is_asked_for(&self, tp: &TopicPartition) -> bool {
+        self.partition.is_none_or(|only| only == tp.partition)
     }
 
     /// The partitions that are still on the way.
@@ -267,7 +288,11 @@ impl<'a> Walk<'a> {
         };
         let mut said: Vec<String> =
             findings.iter().map(|finding| finding.summary.clone()).collect();
-        said.extend(unknown.iter().map(|(trouble, _)| trouble.what.clone()));
+        for (trouble, _) in &unknown {
+            if !said.contains(&trouble.what) {
+                said.push(trouble.what.clone());
+            }
+        }
         if state == LinkState::Ok && !summary.is_empty() {
             said.insert(0, summary);
         }

@@ -160,7 +160,7 @@ impl Observer {
         let parts = partitions.iter().map(|position| {
             (format!("{}-{}", position.topic, position.partition), &position.standing)
         });
-        let standing = worst(&Standing::in_sync(), parts);
+        let standing = whole_of(parts);
         GroupObservation {
             group: listing.group.clone(),
             kind: listing.kind,
@@ -248,6 +248,20 @@ impl Look {
     }
 }
 
+/// How a group stands: as its most urgent position. One that is never written weighs more here than
+/// those that are in sync: the group as a whole does not resume where it should.
+fn whole_of<'a>(parts: impl Iterator<Item = (String, &'a Standing)> + Clone) -> Standing {
+    let standing = worst(&Standing::in_sync(), parts.clone());
+    let mut left_out = parts.filter(|(_, part)| part.state == State::Excluded);
+    match left_out.next() {
+        Some((name, part)) if standing.state == State::InSync => {
+            let reason = part.reason.as_ref().map(|reason| format!("{name}: {reason}"));
+            Standing { reason, ..part.clone() }
+        }
+        _ => standing,
+    }
+}
+
 fn unread(side: &str, code: ErrorCode) -> Standing {
     let reason = format!("its offsets on the {side} could not be read: {code}");
     Standing { state: State::Unknown, code: code_of_answer(code), reason: Some(reason) }
@@ -294,6 +308,25 @@ mod tests {
             let nobody = look(false).standing(&reading(target));
             assert_eq!((nobody.state, nobody.code), (State::Waiting, Some(Code::MirrorNotRunning)));
         }
+    }
+
+    #[test]
+    fn a_group_with_a_position_that_is_never_written_is_not_in_sync() {
+        let rules = Rules::new(false);
+        let off = Look { rules, target_group: TargetGroup::Absent, now_ms: 1_000, running: true };
+        let (unwritten, there) = (off.standing(&reading(None)), off.standing(&reading(Some(87))));
+        let behind = Standing::found(State::Waiting, Code::NothingCopied, "nothing");
+        let whole = |parts: &[&Standing]| {
+            let parts = parts.iter().map(|part| ("orders-0".to_owned(), *part));
+            let whole = whole_of(parts);
+            (whole.state, whole.code)
+        };
+        let disabled = (State::Excluded, Some(Code::SyncDisabled));
+        assert_eq!(whole(&[&unwritten]), disabled);
+        assert_eq!(whole(&[&there, &unwritten]), disabled);
+        assert_eq!(whole(&[&there]), (State::InSync, None));
+        let waits = (State::Waiting, Some(Code::NothingCopied));
+        assert_eq!(whole(&[&unwritten, &behind]), waits);
     }
 
     #[test]

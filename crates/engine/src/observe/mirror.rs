@@ -58,6 +58,11 @@ impl Mirror {
         self.source_error.as_ref()
     }
 
+    /// The topics of the source by name; none when it could not be asked.
+    pub fn source_topics(&self) -> impl Iterator<Item = &TopicName> + Clone {
+        self.source_topics.iter().flat_map(BTreeMap::keys)
+    }
+
     /// The maps of partitions of the source, as of now, in the order asked.
     ///
     /// # Errors

@@ -209,6 +209,9 @@ async fn groups_are_judged_by_what_holds_them() {
     world.source.commit_offset("newer", "tx", 0, 60).unwrap();
     let found = observe(&off).await;
     assert_eq!(position(&found, "newer"), (State::Excluded, Some(Code::SyncDisabled)));
+    let newer = found.groups.iter().find(|group| group.group.as_str() == "newer").expect("listed");
+    let whole = (newer.standing.state, newer.standing.code);
+    assert_eq!(whole, (State::Excluded, Some(Code::SyncDisabled)));
 }
 
 #[tokio::test(start_paused = true)]

@@ -184,11 +184,70 @@ fn a_topic_alone_is_about_its_records_and_a_group_about_both() {
         judge(Some("late"), Some("payments")),
         ["late on payments: unknown: no group late with a commit on payments is on hello"]
     );
-    assert_eq!(judge(None, Some("nope")), ["nope: unknown: no topic nope is on hello"]);
-    let mut dead = behind();
-    dead.own = Standing::found(State::Stopped, Code::MirrorNotRunning, "silent");
-    let both = open_of(&goals(None, Some("nope")).judge(&[dead]));
-    assert_eq!(both.last().map(String::as_str), Some("nope: unknown: no topic nope is on hello"));
+}
+
+#[test]
+fn an_unknown_name_is_not_waited_for_and_near_ones_are_named() {
+    let here = || {
+        let mut here = flow(
+            vec![topic("orders", partition(10, 10, Standing::in_sync()))],
+            vec![group("billing", "orders", 9, 9, Standing::in_sync())],
+        );
+        here.own = Standing::found(State::Stopped, Code::MirrorNotRunning, "silent");
+        here
+    };
+    let mut back = flow(Vec::new(), Vec::new());
+    back.flow = FlowName::new("world", "hello");
+    let judge = |group, topic, flows: &[FlowObservation]| goals(group, topic).judge(flows);
+    for (group, topic, said) in [
+        (None, Some("nope"), "nope: unknown: no topic nope is on hello, or may be seen"),
+        (
+            Some("biling"),
+            None,
+            "biling: unknown: no group biling is on hello, or may be seen; did you mean billing?",
+        ),
+        (
+            Some("billing"),
+            Some("order"),
+            "billing on order: unknown: no topic order is on hello, or may be seen; did you mean \
+             orders?",
+        ),
+    ] {
+        let verdict = judge(group, topic, &[here()]);
+        assert_eq!(open_of(&verdict), [said]);
+        assert!(verdict.nowhere && verdict.never() && !verdict.holds());
+    }
+    // Of several flows it is said once.
+    let verdict = judge(Some("biling"), None, &[here(), back.clone()]);
+    let said = "biling: unknown: no group biling is on hello or world, or may be seen; did you \
+                mean billing?";
+    assert_eq!(open_of(&verdict), [said]);
+    // It may be where nobody answers.
+    let what = "world is away".to_owned();
+    back.missing.push(Missing { cluster: "world".into(), code: Some(Code::Unreachable), what });
+    let verdict = judge(Some("biling"), None, &[here(), back]);
+    assert!(!verdict.nowhere && !verdict.never() && !verdict.holds());
+}
+
+#[test]
+fn a_topic_is_known_by_the_name_of_its_mirror() {
+    let here = flow(vec![topic("orders", partition(10, 10, Standing::in_sync()))], Vec::new());
+    for (name, own) in [("hello.orders", Some("orders")), ("orders", None)] {
+        let verdict = goals(None, Some(name)).judge(std::slice::from_ref(&here));
+        assert!(verdict.holds());
+        assert_eq!(verdict.mirror_of.as_deref(), own, "{name}");
+    }
+}
+
+#[test]
+fn what_could_not_be_found_out_is_said_once() {
+    let mut away = flow(Vec::new(), Vec::new());
+    away.own = Standing::found(State::Unknown, Code::Unreachable, "hello is away");
+    let code = Some(Code::Unreachable);
+    let missing = Missing { cluster: "hello".into(), code, what: "hello is away".into() };
+    away.missing = vec![missing.clone(), missing];
+    let verdict = goals(None, None).judge(&[away]);
+    assert_eq!(open_of(&verdict), ["hello->world: unknown (unreachable): hello is away"]);
 }
 
 #[test]
@@ -198,5 +257,11 @@ fn of_several_flows_those_count_that_mirror_what_is_waited_for() {
     back.flow = FlowName::new("world", "hello");
     back.own = Standing::found(State::Stopped, Code::MirrorNotRunning, "silent");
     assert!(goals(None, Some("orders")).judge(&[here.clone(), back.clone()]).holds());
-    assert!(!goals(None, None).judge(&[here, back]).holds());
+    assert!(!goals(None, None).judge(&[here.clone(), back.clone()]).holds());
+    // A flow that leaves it out is the one that knows it.
+    let mut out = here;
+    out.groups
+        .push(GroupObservation { partitions: Vec::new(), ..group("g", "x", 0, 0, excluded()) });
+    let verdict = goals(Some("g"), None).judge(&[out, back]);
+    assert_eq!(open_of(&verdict), ["g: excluded (group-excluded): groups.exclude"]);
 }
