@@ -21,7 +21,7 @@ use std::time::Duration;
 use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::info;
-use twinlog_embedded::{AdminError, EmbeddedCluster, EmbeddedOptions};
+use twinlog_embedded::{AdminError, EmbeddedCluster, EmbeddedOptions, PARTITIONS_MAX};
 
 use crate::args::{Embedded, KafkaVersion, NewTopic};
 use crate::config;
@@ -31,6 +31,10 @@ use crate::output::{Failure, Output};
 /// (`log.cleaner.backoff.ms`): more often than a broker does, for those who try just that.
 const RETENTION_CHECK: Duration = Duration::from_secs(10);
 const CLEANER_CHECK: Duration = Duration::from_secs(2);
+
+/// What brokers make for themselves, and nobody should write into.
+const INTERNAL: [&str; 4] =
+    ["__cluster_metadata", "__consumer_offsets", "__share_group_state", "__transaction_state"];
 
 /// Kafka's port; used where it is free and nothing else is asked for.
 const USUAL_PORT: u16 = 9092;
@@ -120,6 +124,22 @@ pub(crate) fn cluster_id() -> String {
 }
 
 fn create(cluster: &EmbeddedCluster, topic: &NewTopic) -> Result<(), Failure> {
+    if INTERNAL.contains(&topic.name.as_str()) {
+        return Err(Failure::usage(
+            format!("--topics {}: brokers make and write this topic themselves", topic.name),
+            "leave it out: it is there when it is needed",
+        ));
+    }
+    if topic.partitions > PARTITIONS_MAX {
+        return Err(Failure::usage(
+            format!(
+                "--topics {}:{}: a topic is made with at most {PARTITIONS_MAX} partitions, as by a \
+                 Kafka controller",
+                topic.name, topic.partitions
+            ),
+            "ask for fewer partitions",
+        ));
+    }
     cluster.create_topic(&topic.name, topic.partitions, &[]).map_err(|error| {
         let why = match error {
             AdminError::Refused { message, .. } => message,

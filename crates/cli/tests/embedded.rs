@@ -133,6 +133,9 @@ fn what_kafka_refuses_as_a_topic_is_refused() {
         ("a b", "--topics a b"),
         ("a:0", "a:0"),
         ("a:999999999", "--topics a"),
+        ("orders:1000000", "at most 10000 partitions"),
+        ("__consumer_offsets:3", "--topics __consumer_offsets"),
+        ("orders,__transaction_state", "--topics __transaction_state"),
     ] {
         let output = twinlog(&["embedded", "--port", "0", "--topics", topics]);
         assert_eq!(output.status.code(), Some(2), "{topics}");

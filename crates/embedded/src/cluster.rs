@@ -13,6 +13,7 @@ use tracing::debug;
 use twinlog_protocol::{ApiKey, VersionRange};
 
 use crate::faults::{Happening, Request, RequestLogEntry};
+use crate::frames::Frames;
 use crate::options::EmbeddedOptions;
 use crate::rights::Peer;
 use crate::security::INSIDE;
@@ -37,6 +38,7 @@ struct Inner {
     state: Mutex<State>,
     /// Not a `watch` channel: that one wakes its receivers in a random order.
     changes: Notify,
+    frames: Frames,
 }
 
 impl std::fmt::Debug for EmbeddedCluster {
@@ -57,6 +59,7 @@ impl EmbeddedCluster {
             inner: Arc::new(Inner {
                 state: Mutex::new(State::new(options)),
                 changes: Notify::new(),
+                frames: Frames::default(),
             }),
         }
     }
@@ -254,6 +257,11 @@ impl EmbeddedCluster {
                 state.brokers.get(&broker).filter(|broker| broker.status != Status::Down)?;
             Some((broker.death.clone(), broker.life, connection))
         })
+    }
+
+    /// Where the frames of all connections are read.
+    pub(crate) fn frames(&self) -> &Frames {
+        &self.inner.frames
     }
 
     /// Which life a broker is in.

@@ -12,9 +12,11 @@
 //!
 //! 1. Batches are judged by this crate's own code, never by `twinlog-batch`: what one of the two
 //!    gets wrong, the other one notices.
-//! 2. Nothing waits under the lock, and nothing that is random or timed comes from elsewhere than
+//! 2. Memory is bounded: logs by an option, unfinished requests of all connections together by
+//!    100 MiB. Beyond that connections are not read.
+//! 3. Nothing waits under the lock, and nothing that is random or timed comes from elsewhere than
 //!    the seed and tokio's clock.
-//! 3. Where Kafka lets a caller destroy data in silence (offset deltas with holes under a patched
+//! 4. Where Kafka lets a caller destroy data in silence (offset deltas with holes under a patched
 //!    head, one partition twice in a Produce request), this cluster refuses and records a
 //!    [violation](EmbeddedCluster::violations).
 //!
@@ -44,6 +46,7 @@ mod compaction;
 mod configs;
 mod control;
 mod faults;
+mod frames;
 mod groups;
 mod log;
 mod memory;
@@ -55,6 +58,7 @@ mod patterns;
 mod placement;
 mod producer_state;
 mod quotas;
+mod random;
 mod retention;
 mod rights;
 mod sasl;
@@ -70,7 +74,7 @@ mod vocabulary;
 
 pub use cluster::EmbeddedCluster;
 pub use faults::{Action, Fault, FaultId, RequestLogEntry};
-pub use options::{EmbeddedOptions, KafkaVersion};
+pub use options::{EmbeddedOptions, KafkaVersion, PARTITIONS_MAX};
 pub use rights::{Acl, AuthorizerOptions, Operation, Pattern, Permission, Resource};
 pub use vocabulary::{
     AdminError, GroupKind, Header, Isolation, NewRecord, ProducerOf, Record, SourceTransaction,

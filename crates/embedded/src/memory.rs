@@ -7,7 +7,7 @@
 //! topics are compacted instead. Where that frees too little, `Produce` is refused, so that the
 //! process never grows in silence.
 //!
-//! Does not count: requests and answers under way, producers, groups, and what the allocator keeps.
+//! Does not count: requests under way (see `frames`), answers, producers, groups, and what the allocator keeps.
 //!
 //! # Invariants
 //!

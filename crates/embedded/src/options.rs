@@ -115,6 +115,9 @@ impl KafkaVersion {
     }
 }
 
+/// The controller's limit of new partitions in one request.
+pub const PARTITIONS_MAX: i32 = 10_000;
+
 /// How to start a cluster. `EmbeddedOptions::new("name")` gives one broker of Kafka 4.3.
 #[derive(Clone, Debug)]
 pub struct EmbeddedOptions {
@@ -197,7 +200,7 @@ pub struct EmbeddedOptions {
     /// How often the log cleaner runs (`log.cleaner.backoff.ms`). `None`: on demand only
     /// ([`clean`](crate::EmbeddedCluster::clean)).
     pub cleaner_check: Option<Duration>,
-    /// What all logs together may hold. Beyond it the oldest records are deleted; where only
+    /// What all logs together may hold; requests under way may take 100 MiB more. Beyond it the oldest records are deleted; where only
     /// compacted topics are left, `Produce` is refused with `POLICY_VIOLATION`. `None`: no limit.
     pub log_bytes_max: Option<usize>,
 }

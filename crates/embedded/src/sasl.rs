@@ -21,6 +21,7 @@ use twinlog_protocol::{ApiKey, RequestFrame, decode_request};
 
 use crate::cluster::EmbeddedCluster;
 use crate::code::{ILLEGAL_SASL_STATE, SASL_AUTHENTICATION_FAILED, UNSUPPORTED_SASL_MECHANISM};
+use crate::frames::Frame;
 use crate::rights::Peer;
 use crate::server::{Call, Closed, begin, deliver, dispatch, encode, next_frame};
 
@@ -53,7 +54,8 @@ where
 {
     let mut stage = Stage::Begin;
     loop {
-        let frame = next_frame(cluster, broker, stream).await?;
+        // Its room, where it has any, is held until it is answered.
+        let Frame { bytes: frame, room: _room } = next_frame(cluster, broker, stream).await?;
         if matches!(stage, Stage::Bare) {
             let user = plain(cluster, &frame).map_err(|_| Closed::NotLoggedIn)?;
             stream.write_i32(0).await?; // PLAIN has nothing to answer

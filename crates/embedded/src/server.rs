@@ -4,8 +4,8 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use bytes::Bytes;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::time::sleep;
 use tracing::debug;
 use twinlog_protocol::messages::{
@@ -29,12 +29,10 @@ use twinlog_protocol::{ApiKey, ProtocolError, RequestFrame, decode_request, enco
 use crate::api::{self, Mentions};
 use crate::cluster::EmbeddedCluster;
 use crate::faults::{Action, Happening};
+use crate::frames::Frame;
 use crate::rights::{Amend, Gate, Guarded, Peer, Verdict};
 use crate::sasl;
 use crate::state::State;
-
-/// `socket.request.max.bytes`.
-const FRAME_BYTES_MAX: usize = 104_857_600;
 
 /// One request while it is served.
 pub(crate) struct Call {
@@ -155,6 +153,10 @@ pub(crate) enum Closed {
     Protocol(#[from] ProtocolError),
     #[error("a frame of {0} bytes")]
     Frame(i32),
+    #[error("there will never be room for a frame")]
+    NoRoom,
+    #[error("{arrived} of the {size} bytes of a frame came, too slowly, while others waited")]
+    TooSlow { arrived: usize, size: usize },
     #[error("a planned fault")]
     Fault,
     #[error("{0} is not served")]
@@ -184,9 +186,11 @@ where
         }
     };
     loop {
-        let frame = RequestFrame::parse(next_frame(cluster, broker, &mut stream).await?)?;
+        let Frame { bytes, room } = next_frame(cluster, broker, &mut stream).await?;
+        let frame = RequestFrame::parse(bytes)?;
         let mut call = Call::new(cluster, broker, connection, peer.clone(), &frame);
         let answer = dispatch(&mut call, frame.body, frame.correlation_id).await?;
+        drop(room);
         deliver(&call, answer, &mut stream).await?;
     }
 }
@@ -196,10 +200,8 @@ pub(crate) async fn next_frame<S: AsyncRead + Unpin>(
     cluster: &EmbeddedCluster,
     broker: i32,
     stream: &mut S,
-) -> Result<Bytes, Closed> {
-    let length = stream.read_i32().await?;
-    let size = usize::try_from(length).ok().filter(|&size| size <= FRAME_BYTES_MAX);
-    let frame = read_frame(stream, size.ok_or(Closed::Frame(length))?).await?;
+) -> Result<Frame, Closed> {
+    let frame = cluster.frames().read(stream).await?;
     cluster.until_running(broker).await;
     Ok(frame)
 }
@@ -237,18 +239,6 @@ pub(crate) async fn deliver<S: AsyncWrite + Unpin>(
         sleep(time).await; // a throttled connection is muted: nothing on it is read
     }
     Ok(())
-}
-
-/// Reads a frame without believing its length: memory grows with what arrives.
-async fn read_frame<S: AsyncRead + Unpin>(stream: &mut S, size: usize) -> Result<Bytes, Closed> {
-    let mut frame = BytesMut::with_capacity(size.min(64 << 10));
-    let mut body = stream.take(size as u64);
-    while frame.len() < size {
-        if body.read_buf(&mut frame).await? == 0 {
-            return Err(Closed::Io(std::io::ErrorKind::UnexpectedEof.into()));
-        }
-    }
-    Ok(frame.freeze())
 }
 
 /// Decodes, asks for faults, serves, encodes. `None`: there will be no answer.

@@ -19,6 +19,7 @@ use crate::memory::Memory;
 use crate::options::{EmbeddedOptions, KafkaVersion};
 use crate::partition::Partition;
 use crate::quotas::Quotas;
+use crate::random::Random;
 use crate::rights::Acls;
 use crate::sessions::Sessions;
 use crate::transactions::Transaction;
@@ -27,30 +28,6 @@ use crate::transactions::Transaction;
 const FOLLOWER_BEHIND: Duration = Duration::from_millis(50);
 /// Slots of `__consumer_offsets` and `__transaction_state`.
 pub(crate) const COORDINATOR_SLOTS: usize = 50;
-
-/// Small, seeded, and the same on every machine (SplitMix64).
-#[derive(Debug)]
-pub(crate) struct Random(u64);
-
-impl Random {
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// A version 4 UUID.
-    pub(crate) fn id(&mut self) -> [u8; 16] {
-        let mut id = [0; 16];
-        id[..8].copy_from_slice(&self.next().to_be_bytes());
-        id[8..].copy_from_slice(&self.next().to_be_bytes());
-        id[6] = (id[6] & 0x0f) | 0x40;
-        id[8] = (id[8] & 0x3f) | 0x80;
-        id
-    }
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Status {
@@ -113,6 +90,8 @@ pub(crate) struct State {
     pub random: Random,
     pub brokers: BTreeMap<i32, Broker>,
     pub topics: BTreeMap<String, Topic>,
+    /// The names of all topics by their ids.
+    names: BTreeMap<[u8; 16], String>,
     pub groups: BTreeMap<String, Group>,
     pub group_coordinators: Vec<Coordinator>,
     pub transactions: BTreeMap<String, Transaction>,
@@ -170,9 +149,10 @@ impl State {
         };
         Self {
             started: now,
-            random: Random(options.seed),
+            random: Random::new(options.seed),
             brokers,
             topics: BTreeMap::new(),
+            names: BTreeMap::new(),
             groups: BTreeMap::new(),
             group_coordinators: coordinators(0),
             transactions: BTreeMap::new(),
@@ -300,7 +280,7 @@ impl State {
     }
 
     pub(crate) fn name_of(&self, id: [u8; 16]) -> Option<&str> {
-        self.topics.iter().find(|(_, topic)| topic.id == id).map(|(name, _)| name.as_str())
+        self.names.get(&id).map(String::as_str)
     }
 
     /// The topic that a request means: by id where it carries one, else by name.
@@ -399,6 +379,7 @@ impl State {
             .map(|index| Partition::new(&placed(&known, first + index, replication)))
             .collect();
         self.topics.insert(name.to_owned(), Topic { id, partitions, configs });
+        self.names.insert(id, name.to_owned());
         self.changed = true;
         Ok(id)
     }
@@ -421,7 +402,10 @@ impl State {
 
     /// Deletes a topic, and with it everything that groups committed for it.
     pub(crate) fn delete_topic(&mut self, name: &str) -> bool {
-        let existed = self.topics.remove(name).is_some();
+        let removed = self.topics.remove(name);
+        if let Some(removed) = &removed {
+            self.names.remove(&removed.id);
+        }
         let groups: Vec<String> = self.groups.keys().cloned().collect();
         for group in groups {
             self.remove_offsets(&group, |topic, _, _| topic == name);
@@ -433,7 +417,7 @@ impl State {
             transaction.forget_topic(name);
         }
         self.changed = true;
-        existed
+        removed.is_some()
     }
 
     /// Takes and passes on coordinator slots of a broker that is gone.

@@ -29,41 +29,61 @@ impl State {
         found.is_some_and(|found| configs::is_compacted(&found.configs, &self.options))
     }
 
-    /// Finds the segments of a topic that were begun under the settings it has now. To be called
-    /// before these change.
-    pub(crate) fn settle_segments(&mut self, topic: &str) {
+    fn rolling(&self, topic: &str) -> Rolling {
         let mut ms = self.setting(topic, "segment.ms");
         if self.compacts(topic) {
             ms = ms.min(self.setting(topic, "max.compaction.lag.ms"));
         }
-        let rolling = Rolling { bytes: self.setting(topic, "segment.bytes"), ms };
-        for log in self.logs(topic, None) {
+        Rolling { bytes: self.setting(topic, "segment.bytes"), ms }
+    }
+
+    /// Finds the segments of a topic that were begun under the settings it has now. To be called
+    /// before these change.
+    pub(crate) fn settle_segments(&mut self, topic: &str) {
+        let rolling = self.rolling(topic);
+        self.settle(topic, None, rolling);
+    }
+
+    /// Finds the segments of one partition, or of all.
+    fn settle(&mut self, topic: &str, partition: Option<i32>, rolling: Rolling) {
+        for log in self.logs(topic, partition) {
             log.settle_segments(rolling);
+            #[cfg(test)]
+            tests::SETTLED.with(|settled| settled.set(settled.get() + 1));
         }
     }
 
     /// The logs of all replicas of one partition, or of all.
     fn logs(&mut self, topic: &str, partition: Option<i32>) -> impl Iterator<Item = &mut Log> {
-        self.topics
-            .get_mut(topic)
-            .into_iter()
-            .flat_map(|found| found.partitions.iter_mut().enumerate())
-            .filter(move |(index, _)| partition.is_none_or(|wanted| wanted == *index as i32))
-            .flat_map(|(_, found)| &mut found.replicas)
-            .map(|replica| &mut replica.log)
+        let all = self.topics.get_mut(topic).map(|found| found.partitions.as_mut_slice());
+        let all = all.unwrap_or_default();
+        let asked = match partition {
+            None => all,
+            Some(index) => usize::try_from(index)
+                .ok()
+                .and_then(|index| all.get_mut(index..=index))
+                .unwrap_or_default(),
+        };
+        asked.iter_mut().flat_map(|found| &mut found.replicas).map(|replica| &mut replica.log)
+    }
+
+    fn retention(&self, topic: &str) -> Retention {
+        let found = self.topics.get(topic);
+        Retention {
+            deletes: found.is_some_and(|found| configs::deletes(&found.configs, &self.options)),
+            ms: self.setting(topic, "retention.ms"),
+            bytes: self.setting(topic, "retention.bytes"),
+        }
     }
 
     /// One retention check of one partition.
     pub(crate) fn retain(&mut self, topic: &str, partition: i32) {
-        self.settle_segments(topic);
-        let retention = Retention {
-            deletes: self
-                .topics
-                .get(topic)
-                .is_some_and(|found| configs::deletes(&found.configs, &self.options)),
-            ms: self.setting(topic, "retention.ms"),
-            bytes: self.setting(topic, "retention.bytes"),
-        };
+        let (rolling, retention) = (self.rolling(topic), self.retention(topic));
+        self.retain_by(topic, partition, rolling, retention);
+    }
+
+    fn retain_by(&mut self, topic: &str, partition: i32, rolling: Rolling, retention: Retention) {
+        self.settle(topic, Some(partition), rolling);
         let now_ms = self.now_ms();
         let start = self.partition(topic, partition).and_then(|found| {
             let replica = found.authority();
@@ -87,8 +107,12 @@ impl State {
 
     /// One run of the cleaner over one partition; whether there was anything to clean.
     pub(crate) fn clean(&mut self, topic: &str, partition: i32) -> bool {
-        self.settle_segments(topic);
-        let cleaning = self.cleaning(topic);
+        let rolling = self.rolling(topic);
+        self.settle(topic, Some(partition), rolling);
+        self.clean_by(topic, partition, self.cleaning(topic))
+    }
+
+    fn clean_by(&mut self, topic: &str, partition: i32, cleaning: Cleaning) -> bool {
         let Some(found) = self.partition_mut(topic, partition) else { return false };
         let mut any = false;
         for replica in &mut found.replicas {
@@ -99,53 +123,74 @@ impl State {
         any
     }
 
-    /// Cleans everything, as if the newest segments were closed and nothing had to wait.
-    pub(crate) fn compact(&mut self, topic: &str, partition: i32) -> bool {
-        self.settle_segments(topic);
+    /// Closes the active segments of one partition.
+    fn roll_segments(&mut self, topic: &str, partition: i32) {
+        let rolling = self.rolling(topic);
+        self.settle(topic, Some(partition), rolling);
         for log in self.logs(topic, Some(partition)) {
             log.roll();
         }
+    }
+
+    /// Cleans everything, as if the newest segments were closed and nothing had to wait.
+    pub(crate) fn compact(&mut self, topic: &str, partition: i32) -> bool {
+        self.roll_segments(topic, partition);
         self.clean(topic, partition)
     }
 
-    /// The partitions of all topics.
-    fn all_partitions(&self) -> Vec<(String, i32)> {
-        let partitions = |(name, topic): (&String, &crate::state::Topic)| {
-            let name = name.clone();
-            (0..topic.partitions.len() as i32).map(move |index| (name.clone(), index))
-        };
-        self.topics.iter().flat_map(partitions).collect()
+    /// The partitions of a topic whose leading log is like this.
+    fn those(&self, topic: &str, like: impl Fn(&Log) -> bool) -> Vec<i32> {
+        let partitions = self.topics.get(topic).map(|found| found.partitions.as_slice());
+        (0..)
+            .zip(partitions.unwrap_or_default())
+            .filter(|(_, found)| like(&found.authority().log))
+            .map(|(index, _)| index)
+            .collect()
     }
 
-    /// One retention check of everything.
+    /// One retention check of everything. It runs under the lock, and often: a topic's settings are
+    /// looked up once, and a partition without records costs nothing.
     pub(crate) fn retain_all(&mut self) {
-        for (topic, partition) in self.all_partitions() {
-            self.retain(&topic, partition);
-        }
-    }
-
-    /// Whether so much of a partition is dirty that the cleaner takes it on.
-    fn is_dirty(&mut self, topic: &str, partition: i32) -> bool {
-        self.settle_segments(topic);
-        let configs = self.topics.get(topic).map(|found| &found.configs);
-        let least = configs
-            .map(|configs| configs::value(configs, &self.options, "min.cleanable.dirty.ratio"))
-            .and_then(|value| value.trim().parse::<f64>().ok())
-            .unwrap_or(0.5);
-        let cleaning = self.cleaning(topic);
-        self.partition(topic, partition).is_some_and(|found| {
-            let replica = found.authority();
-            compaction::dirty_ratio(&replica.log, replica.last_stable(), cleaning) > least
-        })
-    }
-
-    /// One run of the cleaner over everything that is compacted and dirty enough.
-    pub(crate) fn clean_all(&mut self) {
-        for (topic, partition) in self.all_partitions() {
-            if self.compacts(&topic) && self.is_dirty(&topic, partition) {
-                self.clean(&topic, partition);
+        let topics: Vec<String> = self.topics.keys().cloned().collect();
+        for topic in topics {
+            let (rolling, retention) = (self.rolling(&topic), self.retention(&topic));
+            if !retention.deletes || (retention.ms < 0 && retention.bytes < 0) {
+                continue;
+            }
+            for partition in self.those(&topic, |log| !log.batches().is_empty()) {
+                self.retain_by(&topic, partition, rolling, retention);
             }
         }
+    }
+
+    /// One run of the cleaner over everything that is compacted and dirty enough. What it cleaned
+    /// to the end costs nothing until records are added.
+    pub(crate) fn clean_all(&mut self) {
+        let topics: Vec<String> =
+            self.topics.keys().filter(|topic| self.compacts(topic)).cloned().collect();
+        for topic in topics {
+            let (rolling, cleaning) = (self.rolling(&topic), self.cleaning(&topic));
+            let least = self.least_dirty(&topic);
+            for partition in self.those(&topic, |log| log.end() > log.cleaned().max(log.start())) {
+                self.settle(&topic, Some(partition), rolling);
+                let dirty = self.partition(&topic, partition).is_some_and(|found| {
+                    let replica = found.authority();
+                    compaction::dirty_ratio(&replica.log, replica.last_stable(), cleaning) > least
+                });
+                if dirty {
+                    self.clean_by(&topic, partition, cleaning);
+                }
+            }
+        }
+    }
+
+    /// How much of a partition must be dirty for the cleaner to take it on.
+    fn least_dirty(&self, topic: &str) -> f64 {
+        let configs = self.topics.get(topic).map(|found| &found.configs);
+        configs
+            .map(|configs| configs::value(configs, &self.options, "min.cleanable.dirty.ratio"))
+            .and_then(|value| value.trim().parse::<f64>().ok())
+            .unwrap_or(0.5)
     }
 }
 
@@ -163,18 +208,14 @@ impl EmbeddedCluster {
     /// Closes the active segment: the next record begins a new one. Segments are also rolled by
     /// `segment.bytes` and `segment.ms`, as in Kafka.
     pub fn roll(&self, topic: &str, partition: i32) -> Result<()> {
-        self.known(topic, partition, |state| {
-            state.settle_segments(topic);
-            for log in state.logs(topic, Some(partition)) {
-                log.roll();
-            }
-        })
+        self.known(topic, partition, |state| state.roll_segments(topic, partition))
     }
 
     /// Where the segments of the leader's log begin.
     pub fn segments(&self, topic: &str, partition: i32) -> Vec<i64> {
         self.with(|state| {
-            state.settle_segments(topic);
+            let rolling = state.rolling(topic);
+            state.settle(topic, Some(partition), rolling);
             let segments = state.partition(topic, partition).map(|p| p.authority().log.segments());
             segments.unwrap_or_default().iter().map(|segment| segment.base).collect()
         })
@@ -239,5 +280,65 @@ impl EmbeddedCluster {
             state.replicate(topic, partition);
             Ok(base)
         })?
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+    use crate::options::EmbeddedOptions;
+
+    thread_local! {
+        /// How many logs were looked at for segments.
+        pub(super) static SETTLED: Cell<usize> = const { Cell::new(0) };
+    }
+
+    /// How many logs one sweep looks at, in a cluster with a topic of so many partitions, of which
+    /// the first seven have a record, each on three replicas.
+    fn looked_at(partitions: i32, policy: &str, sweep: impl Fn(&mut State)) -> usize {
+        let cluster = EmbeddedCluster::start(EmbeddedOptions::new("hello").with_brokers(3));
+        cluster.create_topic("big", partitions, &[("cleanup.policy", policy)]).unwrap();
+        for partition in 0..7 {
+            cluster.append("big", partition, &[NewRecord::new("key", "value")]).unwrap();
+        }
+        cluster.with(|state| {
+            SETTLED.set(0);
+            sweep(state);
+            SETTLED.get()
+        })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_sweep_looks_only_at_partitions_with_records_and_once_at_each() {
+        for partitions in [10, 1_000] {
+            assert_eq!(looked_at(partitions, "delete", State::retain_all), 7 * 3);
+            assert_eq!(looked_at(partitions, "compact", State::clean_all), 7 * 3);
+            // Nothing is deleted, nothing compacted.
+            assert_eq!(looked_at(partitions, "compact", State::retain_all), 0);
+            assert_eq!(looked_at(partitions, "delete", State::clean_all), 0);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_partition_is_looked_at_without_the_others() {
+        assert_eq!(looked_at(1_000, "delete", |state| state.retain("big", 3)), 3);
+        let clean = |state: &mut State| {
+            state.clean("big", 3);
+        };
+        assert_eq!(looked_at(1_000, "compact", clean), 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_clean_to_its_end_is_not_looked_at_again() {
+        let all = looked_at(10, "compact", |state| {
+            for partition in 0..10 {
+                state.compact("big", partition);
+            }
+            SETTLED.set(0);
+            state.clean_all();
+        });
+        assert_eq!(all, 0);
     }
 }

@@ -102,7 +102,7 @@ fn beaten(
     }
     state.coordinates_group(&beat.group, call.broker).map_err(|code| (code, String::new()))?;
     if beat.member.is_empty() {
-        beat.member = Uuid::from_bytes(state.random.id()).to_string();
+        beat.member = state.random.member_id();
     }
     if matches!(beat.epoch, LEAVES | LEAVES_FOR_NOW) {
         state.consumer_leave(beat)

@@ -8,7 +8,8 @@ use twinlog_protocol::messages::{
 };
 
 use super::groups::NOT_ASKED;
-use crate::code::{LEADER_NOT_AVAILABLE, NONE, UNKNOWN_TOPIC_OR_PARTITION};
+use super::topics::check_name;
+use crate::code::{INVALID_REQUEST, LEADER_NOT_AVAILABLE, NONE, UNKNOWN_TOPIC_OR_PARTITION};
 use crate::partition::Partition;
 use crate::server::Call;
 use crate::state::State;
@@ -20,6 +21,18 @@ pub(crate) fn describe_topic_partitions(
     call: &Call,
     request: &DescribeTopicPartitionsRequest,
 ) -> DescribeTopicPartitionsResponse {
+    if request.cursor.as_ref().is_some_and(|cursor| cursor.partition_index < 0) {
+        // Thrown inside a broker, so every topic that was named is answered with it.
+        let refused = request.topics.iter().map(|topic| {
+            DescribeTopicPartitionsResponseTopic::default()
+                .with_name(Some(topic.name.clone()))
+                .with_error_code(INVALID_REQUEST)
+                .with_topic_authorized_operations(NOT_ASKED)
+        });
+        return DescribeTopicPartitionsResponse::default()
+            .with_topics(refused.collect())
+            .with_next_cursor(None);
+    }
     call.cluster.with(|state| {
         let mut names: Vec<String> = if request.topics.is_empty() {
             state.topics.keys().cloned().collect()
@@ -73,7 +86,8 @@ fn one(
         return (out.with_error_code(code), None);
     }
     let Some(topic) = state.topics.get(name) else {
-        return (out.with_error_code(UNKNOWN_TOPIC_OR_PARTITION), None);
+        let code = check_name(name).err().map_or(UNKNOWN_TOPIC_OR_PARTITION, |(code, _)| code);
+        return (out.with_error_code(code), None);
     };
     let last = (first + *room).min(topic.partitions.len());
     let partitions: Vec<_> =

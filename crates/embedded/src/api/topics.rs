@@ -20,13 +20,12 @@ use crate::code::{
     UNKNOWN_TOPIC_OR_PARTITION, text,
 };
 use crate::configs;
+use crate::options::PARTITIONS_MAX;
 use crate::partition::Partition;
 use crate::placement::{self, Refused};
 use crate::server::Call;
 use crate::state::State;
 
-/// The controller's limit of new partitions in one request.
-const PARTITIONS_MAX: i32 = 10_000;
 /// What is wrong with a topic that a request names twice.
 const DUPLICATE_NAME: StrBytes = StrBytes::from_static_str("Duplicate topic name.");
 /// The longest topic name.
@@ -46,7 +45,9 @@ impl State {
         if self.topics.contains_key(name) {
             return Err((TOPIC_ALREADY_EXISTS, format!("Topic '{name}' already exists.")));
         }
-        let collides = |known: &&String| known.replace('.', "_") == name.replace('.', "_");
+        // Only dots and underscores can be taken for one another.
+        let may_collide = name.contains(['.', '_']);
+        let collides = |known: &&String| may_collide && collide(known, name);
         if let Some(other) = self.topics.keys().find(collides) {
             return Err((
                 INVALID_TOPIC_EXCEPTION,
@@ -80,6 +81,12 @@ impl State {
         }
         self.create_topic(name, partitions, replication, set)
     }
+}
+
+/// Whether two names are alike in the names of metrics (`Topic.hasCollision`).
+fn collide(one: &str, other: &str) -> bool {
+    let seen = |byte: u8| if byte == b'.' { b'_' } else { byte };
+    one.len() == other.len() && one.bytes().map(seen).eq(other.bytes().map(seen))
 }
 
 /// Whether a topic may have this name (`Topic.validate`).

@@ -6,6 +6,7 @@ mod consumer_groups;
 mod coordinators;
 mod faults;
 mod fetch;
+mod frames;
 mod groups;
 mod idempotence;
 mod leaders;

@@ -281,6 +281,15 @@ async fn topics_are_described_in_pieces() {
         .with_response_partition_limit(2000)
         .with_cursor(None);
     assert_eq!(client.call(&absent, 0).await.topics[0].error_code, 3);
+    let invalid = absent
+        .clone()
+        .with_topics(vec![TopicRequest::default().with_name(topic_name("not a name"))]);
+    assert_eq!(client.call(&invalid, 0).await.topics[0].error_code, 17);
+    // The cursor is judged first (InvalidRequestException).
+    let cursor = Cursor::default().with_topic_name(topic_name("a")).with_partition_index(-1);
+    let refused = client.call(&absent.with_cursor(Some(cursor)), 0).await;
+    assert_eq!(refused.topics[0].error_code, 42);
+    assert_eq!(refused.next_cursor, None);
 }
 
 #[tokio::test(start_paused = true)]
