@@ -124,6 +124,11 @@ impl Cluster {
         Self { inner: Arc::new(inner) }
     }
 
+    /// The addresses that the cluster is first looked for at, separated by commas.
+    pub fn bootstrap(&self) -> String {
+        self.inner.options.bootstrap.join(",")
+    }
+
     /// The id the cluster gave itself.
     pub async fn cluster_id(&self) -> Result<ClusterId, ClientError> {
         if let Some(id) = self.inner.cache.lock().cluster_id.clone() {
@@ -131,7 +136,7 @@ impl Cluster {
         }
         self.topics(Topics::Named(&[])).await?;
         self.inner.cache.lock().cluster_id.clone().ok_or_else(|| ClientError::Protocol {
-            peer: self.inner.options.bootstrap.join(","),
+            peer: self.bootstrap(),
             api: "Metadata",
             reason: "no cluster id".into(),
         })
@@ -352,7 +357,7 @@ impl Cluster {
         *self.inner.last_good.lock() = None;
         let Some((last_address, last)) = failures.pop() else {
             return Err(ClientError::Unreachable {
-                address: self.inner.options.bootstrap.join(","),
+                address: self.bootstrap(),
                 reason: "no usable bootstrap address (host:port)".into(),
             });
         };

@@ -158,7 +158,8 @@ async fn id_of(
     }
     warn!(
         %flow, code = %Code::Unreachable,
-        "{alias} has not answered for {} s; waiting goes on, check {alias}.bootstrap.servers",
+        "{alias} at {} has not answered for {} s; waiting goes on, check {alias}.bootstrap.servers",
+        cluster.bootstrap(),
         SILENT_AFTER.as_secs()
     );
     asked.await
