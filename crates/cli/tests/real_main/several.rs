@@ -99,14 +99,16 @@ pub(crate) fn small_copy(source: &str, target: &str, prefix: &str) -> TestResult
         let offsets = shell.commit_at_lag(source, &group, &names, lag, CommitAs::Member)?;
         commits.insert(group, offsets);
     }
-    let clusters = [("from", source), ("to", target)];
+    // Of its own: `<alias>.heartbeats` stays on a target that other tests use.
+    let alias = prefix.trim_end_matches('-');
+    let clusters = [(alias, source), ("to", target)];
     let topics = format!("{prefix}.*");
-    let mirror = Mirror::new(&flows_file(&clusters, &[("from", "to")], &topics, prefix))?;
+    let mirror = Mirror::new(&flows_file(&clusters, &[(alias, "to")], &topics, prefix))?;
     let run = mirror.run()?;
     let start = Instant::now();
-    let equal = until_equal(shell, (source, target), &names, prefixed("from"));
+    let equal = until_equal(shell, (source, target), &names, prefixed(alias));
     let (original, copy) = setup::or_log(&run, equal)?;
-    let places = places(&commits, (&original, &copy), prefixed("from"))?;
+    let places = places(&commits, (&original, &copy), prefixed(alias))?;
     setup::or_log(&run, until_placed(shell, target, &places, SOON))?;
     println!(
         "{} records and {} places after {:.1?}",
