@@ -82,7 +82,10 @@ dedicated.mode.enable.internal.rest = false
     assert_eq!(count, 2 * 4 * 3);
     println!("after {:.1?}", start.elapsed());
     let log = mm2.process().log();
-    let errors: Vec<&str> = log.lines().filter(|line| line.contains(" ERROR ")).collect();
+    // A group that reads on has a member for a moment: MM2's commit is refused then, as anywhere.
+    let refused = "Unable to sync offsets for consumer group";
+    let errors: Vec<&str> =
+        log.lines().filter(|line| line.contains(" ERROR ") && !line.contains(refused)).collect();
     assert!(errors.is_empty(), "{errors:#?}");
     mm2.stop()?;
     Ok(())
