@@ -5,7 +5,7 @@ use std::fmt::Write;
 use twinlog_doctor::{Chain, Fix, Link, LinkState, MirroredBy, Outcome};
 
 use super::document::more;
-use crate::output::{table, table_text, terminal_width};
+use crate::output::{table, table_text, text_width, wrapped};
 
 /// Evidence that is shown of one link; `--json` has all.
 const EVIDENCE_MAX: usize = 12;
@@ -18,7 +18,7 @@ const INDENT: usize = 33;
 pub(crate) fn text(chain: &Chain, verbose: bool) -> String {
     let mut text = headline(chain);
     text.push('\n');
-    let width = terminal_width().map_or(WIDTH, |width| width.max(60));
+    let width = text_width(WIDTH);
     // Of an answer that is not whole everything that was seen is of use.
     let whole = chain.outcome() != Outcome::NotFoundOut;
     let mut not_reached: Vec<&str> = Vec::new();
@@ -104,37 +104,5 @@ fn remedy(link: &Link, width: usize, text: &mut String) {
     }
     if let Some(code) = link.code {
         let _ = writeln!(text, "  more   {}", more(code));
-    }
-}
-
-/// Breaks a text between words; all lines but the first are indented.
-fn wrapped(text: &str, indent: usize, width: usize) -> String {
-    let room = width.saturating_sub(indent);
-    let mut out = String::new();
-    let mut used = 0;
-    for word in text.split(' ') {
-        let length = word.chars().count();
-        if used > 0 && used + 1 + length > room {
-            let _ = write!(out, "\n{:indent$}", "");
-            used = 0;
-        } else if used > 0 {
-            out.push(' ');
-            used += 1;
-        }
-        out.push_str(word);
-        used += length;
-    }
-    out
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lines_are_broken_between_words_where_the_terminal_ends() {
-        assert_eq!(wrapped("one two three", 2, usize::MAX), "one two three");
-        assert_eq!(wrapped("one two three", 2, 9), "one two\n  three");
-        assert_eq!(wrapped("a-word-that-is-longer x", 2, 9), "a-word-that-is-longer\n  x");
     }
 }
