@@ -34,6 +34,7 @@ mod lane;
 mod look;
 pub mod observe;
 mod options;
+mod parallel;
 mod report;
 mod sightings;
 mod state;

@@ -19,7 +19,6 @@
 mod groups;
 mod load;
 mod mirror;
-mod parallel;
 mod partitions;
 mod tail;
 mod topics;
@@ -37,6 +36,8 @@ pub use mirror::{Mapped, Mirror};
 
 use crate::options::Clock;
 
+/// Partitions that are looked at closely at the same time.
+const LOOKS_AT_ONCE: usize = 16;
 /// An owner whose lease is older does not run any more.
 const LEASE_SILENT_MS: i64 = 15_000;
 

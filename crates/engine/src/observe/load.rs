@@ -15,8 +15,8 @@ use twinlog_offsets::OffsetMap;
 use twinlog_offsets::state::{PartitionKey, StateKey};
 use twinlog_types::{ClusterId, Code, State, TargetOffset, TopicId, TopicName, TopicPartition};
 
-use super::parallel::in_parallel;
-use super::{Observer, tail};
+use super::{LOOKS_AT_ONCE, Observer, tail};
+use crate::parallel::in_parallel;
 use crate::state::{self, PartitionState, Stored};
 
 /// How long a transaction of the state is waited for, and how often it is looked at.
@@ -205,7 +205,7 @@ impl Observer {
                 Some((source, found.unwrap_or_else(|error| Some(End::Failed(error)))?))
             });
         }
-        in_parallel(work).await.into_iter().flatten().collect()
+        in_parallel(LOOKS_AT_ONCE, work).await.into_iter().flatten().collect()
     }
 
     /// Waits until every transaction of the state that is there now is visible. False when one

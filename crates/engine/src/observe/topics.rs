@@ -12,10 +12,13 @@ use twinlog_mirror::{Refusal, replicates};
 use twinlog_types::{ClusterId, Code, Partition, State, TopicName, TopicPartition};
 
 use super::load::{AllBounds, Bounds, Known, Maps, topics as known_topics};
-use super::parallel::in_parallel;
 use super::partitions::{Ends, Facts, is_lost};
 use super::tail::{self, OpenTransaction};
-use super::{FlowObservation, Observer, PartitionObservation, TopicObservation, running, worst};
+use super::{
+    FlowObservation, LOOKS_AT_ONCE, Observer, PartitionObservation, TopicObservation, running,
+    worst,
+};
+use crate::parallel::in_parallel;
 use crate::state;
 
 /// Partitions whose first waiting record is looked at; the others' age is an estimate.
@@ -206,8 +209,12 @@ impl Observer {
         }
         ages.truncate(AGES_MAX);
         Close {
-            waits_since_ms: in_parallel(ages).await.into_iter().flatten().collect(),
-            open_transactions: in_parallel(transactions).await.into_iter().flatten().collect(),
+            waits_since_ms: in_parallel(LOOKS_AT_ONCE, ages).await.into_iter().flatten().collect(),
+            open_transactions: in_parallel(LOOKS_AT_ONCE, transactions)
+                .await
+                .into_iter()
+                .flatten()
+                .collect(),
         }
     }
 

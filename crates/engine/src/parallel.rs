@@ -1,20 +1,18 @@
-//! Many looks at the same time, but not all.
+//! Much at the same time, but not all.
 
 use std::future::Future;
 
 use tokio::task::JoinSet;
 
-/// Partitions that are looked at closely at the same time.
-const AT_A_TIME: usize = 16;
-
-/// Does the work, some of it at a time. Answers in any order.
-pub(super) async fn in_parallel<T: Send + 'static>(
+/// Does the work, so many pieces of it at a time. Answers in any order.
+pub(crate) async fn in_parallel<T: Send + 'static>(
+    at_a_time: usize,
     work: Vec<impl Future<Output = T> + Send + 'static>,
 ) -> Vec<T> {
     let mut work = work.into_iter();
     let mut tasks = JoinSet::new();
     let mut done = Vec::new();
-    for next in work.by_ref().take(AT_A_TIME) {
+    for next in work.by_ref().take(at_a_time) {
         tasks.spawn(next);
     }
     while let Some(finished) = tasks.join_next().await {

@@ -1,0 +1,136 @@
+//! Writes MM2's checkpoints of commits that are confirmed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use tokio::time::Instant;
+use twinlog_batch::Record;
+use twinlog_client::{ClientError, CommittedOffset, Isolation};
+use twinlog_flow::checkpoints::{CheckpointEmitter, checkpoint_topic};
+use twinlog_mirror::formats::Checkpoint;
+use twinlog_types::{GroupId, SourceOffset, TopicPartition};
+
+use super::writing::Writer;
+use super::{Commits, translate};
+use crate::flow::Flow;
+use crate::internal;
+
+/// Checkpoints are written this often at least where something changed; MM2's
+/// `emit.checkpoints.interval.seconds` is an upper bound.
+const INTERVAL: Duration = Duration::from_secs(5);
+
+/// What was written as checkpoints, and when it is looked at next.
+pub(super) struct Checkpoints {
+    emitter: CheckpointEmitter,
+    due: Instant,
+    ready: bool,
+}
+
+impl Checkpoints {
+    pub(super) fn new() -> Self {
+        Self { emitter: CheckpointEmitter::new(), due: Instant::now(), ready: false }
+    }
+
+    /// Forgets groups that are not followed any more.
+    pub(super) fn retain(&mut self, followed: &[GroupId]) {
+        let present: BTreeSet<&GroupId> = followed.iter().collect();
+        self.emitter.retain(|group| present.contains(group));
+    }
+
+    /// Makes the topic and reads what stands on it, so that a restart does not write it all again.
+    pub(super) async fn prepare(&mut self, flow: &Flow) -> Result<(), ClientError> {
+        if self.ready || !flow.config.emit_checkpoints_enabled {
+            return Ok(());
+        }
+        let topic = flow.config.checkpoints_topic();
+        let replication_factor = flow.config.checkpoints_topic_replication_factor;
+        internal::ensure_compacted(&flow.target, &topic, replication_factor).await?;
+        let tp = TopicPartition { topic, partition: 0 };
+        let emitter = &mut self.emitter;
+        flow.target
+            .read_partition_each(&tp, 0, Isolation::ReadUncommitted, |record| {
+                let (key, value) = (record.key.as_deref(), record.value.as_deref());
+                if let Ok(checkpoint) = Checkpoint::decode(key, value) {
+                    emitter.loaded(&checkpoint);
+                }
+            })
+            .await?;
+        self.ready = true;
+        Ok(())
+    }
+
+    /// Writes what changed, when it is time to.
+    pub(super) async fn write(
+        &mut self,
+        flow: &Flow,
+        writer: &Writer,
+        sources: &Commits,
+    ) -> Result<(), ClientError> {
+        if !flow.config.emit_checkpoints_enabled || Instant::now() < self.due {
+            return Ok(());
+        }
+        let mut due = Vec::new();
+        for (group, commits) in sources {
+            if let Ok(commits) = commits {
+                due.extend(self.due_of(flow, writer, group, commits));
+            }
+        }
+        self.produce(flow, due).await?;
+        self.due = Instant::now() + Flow::no_later_than(INTERVAL, flow.config.checkpoints_interval);
+        Ok(())
+    }
+
+    fn due_of(
+        &mut self,
+        flow: &Flow,
+        writer: &Writer,
+        group: &GroupId,
+        commits: &[CommittedOffset],
+    ) -> Vec<Checkpoint> {
+        let confirmed: BTreeMap<TopicPartition, SourceOffset> = writer
+            .tracker
+            .positions(group)
+            .filter(|(_, position)| position.is_confirmed())
+            .filter_map(|(tp, position)| Some((tp.clone(), position.source()?)))
+            .collect();
+        let mut due = Vec::new();
+        for commit in commits {
+            let Some(&source) = confirmed.get(&commit.tp) else { continue };
+            let Some(cell) = flow.cells.get(&commit.tp) else { continue };
+            let (translation, _) = translate(&cell, source);
+            let topic = checkpoint_topic(&flow.config, &commit.tp.topic);
+            let position = (&commit.tp, source);
+            let emitter = &mut self.emitter;
+            due.extend(emitter.due(group, position, &topic, translation, &commit.metadata));
+        }
+        due
+    }
+
+    async fn produce(
+        &mut self,
+        flow: &Flow,
+        checkpoints: Vec<Checkpoint>,
+    ) -> Result<(), ClientError> {
+        let tp = TopicPartition { topic: flow.config.checkpoints_topic(), partition: 0 };
+        for chunk in checkpoints.chunks(1_000) {
+            let now_ms = flow.now_ms();
+            let records: Vec<Record> = chunk
+                .iter()
+                .map(|checkpoint| Record {
+                    offset: 0,
+                    timestamp: now_ms,
+                    key: Some(checkpoint.key()),
+                    value: Some(checkpoint.value()),
+                    headers: Vec::new(),
+                })
+                .collect();
+            if let Err(error) = flow.target.produce_plain(&tp, &records).await {
+                for checkpoint in chunk {
+                    self.emitter.failed(checkpoint);
+                }
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+}
