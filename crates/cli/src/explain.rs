@@ -71,7 +71,7 @@ async fn read(observer: Observer, mut facts: Facts, timeout: std::time::Duration
             [] => format!("not everything was answered {}", looking::within(timeout)),
             who => format!("{} did not answer {}", who.join(" and "), looking::within(timeout)),
         };
-        facts.cut_off = Some(Trouble { code: Some(Code::Unreachable), what });
+        facts.cut_off = Some(Trouble::new(Some(Code::Unreachable), what));
     }
     facts
 }

@@ -6,6 +6,8 @@ use std::fmt;
 
 use twinlog_types::{Code, FlowName, GroupId, Partition, Severity, TopicName, TopicPartition};
 
+use crate::findings::Finding;
+
 /// What is explained.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Subject {
@@ -145,6 +147,11 @@ pub struct Link {
     pub consequence: Option<String>,
     /// What to do about it.
     pub fix: Vec<Fix>,
+    /// All that was found here, one by one: the fields above tell the gravest, with those of its
+    /// kind.
+    pub findings: Vec<Finding>,
+    /// What could not be found out and has no code.
+    pub unknown: Vec<String>,
 }
 
 /// Who makes the mirror.
@@ -234,6 +241,8 @@ mod tests {
             partitions: Vec::new(),
             consequence: None,
             fix: Vec::new(),
+            findings: Vec::new(),
+            unknown: Vec::new(),
         }
     }
 

@@ -20,23 +20,66 @@ pub struct Trouble {
     pub code: Option<Code>,
     /// What was asked, and what came of it.
     pub what: String,
+    /// The right that would have let one look.
+    pub right: Option<Box<Right>>,
+}
+
+/// A right on a cluster.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Right {
+    /// Which cluster.
+    pub on: ClusterAlias,
+    /// Kafka's word for what may be done (`Describe`, `Read`).
+    pub operation: &'static str,
+    /// What it may be done to.
+    pub resource: Resource,
+}
+
+/// What a right is about.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Resource {
+    /// A topic.
+    Topic(TopicName),
+    /// A group.
+    Group(GroupId),
+    /// The cluster itself.
+    Cluster,
 }
 
 impl Trouble {
+    /// What was asked, and what came of it.
+    pub fn new(code: Option<Code>, what: impl Into<String>) -> Self {
+        Self { code, what: what.into(), right: None }
+    }
+
     /// It was not asked for (yet).
     pub fn not_looked_at() -> Self {
-        Self { code: None, what: "not looked at".into() }
+        Self::new(None, "not looked at")
+    }
+
+    /// For want of this right, where a right was missing at all.
+    #[must_use]
+    pub(crate) fn for_want_of(
+        self,
+        on: &ClusterAlias,
+        operation: &'static str,
+        resource: Resource,
+    ) -> Self {
+        if self.code != Some(Code::MissingPermission) {
+            return self;
+        }
+        let right = Right { on: on.clone(), operation, resource };
+        Self { right: Some(Box::new(right)), ..self }
     }
 
     pub(crate) fn of(what: &str, error: &ClientError) -> Self {
-        Self { code: twinlog_engine::observe::code_of(error), what: format!("{what}: {error}") }
+        let code = twinlog_engine::observe::code_of(error);
+        Self::new(code, format!("{what}: {error}"))
     }
 
     pub(crate) fn answered(what: &str, code: ErrorCode) -> Self {
-        Self {
-            code: twinlog_engine::observe::code_of_answer(code),
-            what: format!("{what}: {code}"),
-        }
+        let finding = twinlog_engine::observe::code_of_answer(code);
+        Self::new(finding, format!("{what}: {code}"))
     }
 }
 

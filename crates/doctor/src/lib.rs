@@ -21,6 +21,7 @@
 
 mod chain;
 mod facts;
+mod findings;
 mod judge;
 mod mm2;
 mod near;
@@ -29,8 +30,11 @@ mod remedy;
 
 pub use chain::{Chain, Evidence, Fix, Link, LinkName, LinkState, MirroredBy, Outcome, Subject};
 pub use facts::{
-    CheckpointSeries, Checkpoints, Facts, GroupFacts, PartitionSyncs, Side, Syncs, Trouble,
+    CheckpointSeries, Checkpoints, Facts, GroupFacts, PartitionSyncs, Resource, Right, Side, Syncs,
+    Trouble,
 };
+pub use findings::{Counts, Finding, GroupedFinding, Grouping, Place, Weight};
 pub use judge::explain;
 pub use mm2::{Connector, FailedTask, Mm2, Worker};
 pub use near::near;
+pub use remedy::Impact;

@@ -21,7 +21,8 @@ use twinlog_types::{GroupId, TopicName, TopicPartition};
 
 use crate::chain::Subject;
 use crate::facts::{
-    CheckpointSeries, Checkpoints, Facts, GroupFacts, PartitionSyncs, Side, Syncs, Trouble,
+    CheckpointSeries, Checkpoints, Facts, GroupFacts, PartitionSyncs, Resource, Side, Syncs,
+    Trouble,
 };
 use crate::mm2::{Mm2, Worker};
 
@@ -134,7 +135,9 @@ impl Facts {
                     }
                     Err(error) => {
                         let what = format!("the members of group {group} on {}", self.target.alias);
-                        Err(Trouble::of(&what, &error))
+                        let resource = Resource::Group(group.clone());
+                        let on = &self.target.alias;
+                        Err(Trouble::of(&what, &error).for_want_of(on, "Describe", resource))
                     }
                 }
             }
@@ -359,10 +362,13 @@ async fn commits(
         return Err(trouble.clone());
     }
     let what = format!("the offsets of group {group} on {}", side.alias);
+    let denied = |trouble: Trouble| {
+        trouble.for_want_of(&side.alias, "Describe", Resource::Group(group.clone()))
+    };
     let answers = cluster.fetch_offsets(std::slice::from_ref(group)).await;
-    match answers.map_err(|error| Trouble::of(&what, &error))?.remove(group) {
+    match answers.map_err(|error| denied(Trouble::of(&what, &error)))?.remove(group) {
         Some(Ok(commits)) => Ok(commits),
-        Some(Err(code)) => Err(Trouble::answered(&what, code)),
+        Some(Err(code)) => Err(denied(Trouble::answered(&what, code))),
         None => Ok(Vec::new()),
     }
 }
@@ -376,8 +382,10 @@ async fn each_record(
 ) -> Result<bool, Trouble> {
     let topics = side.topics.as_ref().map_err(Clone::clone)?;
     let Some(partitions) = topics.get(topic) else { return Ok(false) };
-    let trouble =
-        |error: &ClientError| Trouble::of(&format!("topic {topic} of {}", side.alias), error);
+    let trouble = |error: &ClientError| {
+        let trouble = Trouble::of(&format!("topic {topic} of {}", side.alias), error);
+        trouble.for_want_of(&side.alias, "Read", Resource::Topic(topic.into()))
+    };
     for partition in 0..*partitions {
         let tp = TopicPartition::new(topic, partition);
         let reading = cluster.read_partition_each(&tp, 0, Isolation::ReadCommitted, |record| {

@@ -2,31 +2,35 @@
 //!
 //! Does not: find anything. Commands are those of Kafka's own tools where twinlog has none.
 
+use twinlog_mirror::ClientProperties;
 use twinlog_types::{Code, GroupId, TopicPartition};
 
 use crate::chain::{Fix, MirroredBy, Subject};
-use crate::facts::Facts;
+use crate::facts::{Facts, Resource, Right};
 use crate::near::near;
 
 /// Commands for more positions than these are no help.
 const COMMANDS_MAX: usize = 3;
+/// Places that are kept for commands.
+const PLACES_MAX: usize = 100;
 
 /// What a failover now would do, in records (offsets, where records cannot be told from offsets).
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
-pub(crate) struct Impact {
+pub struct Impact {
     /// Records that are not on the target.
-    pub(crate) missing: u64,
+    pub missing: u64,
     /// Records that would be read again.
-    pub(crate) reread: u64,
+    pub reread: u64,
     /// Records that would never be read.
-    pub(crate) skipped: u64,
+    pub skipped: u64,
     /// Partitions in which the group has no position on the target.
-    pub(crate) unplaced: u64,
-    /// In these: records before the group's place, and behind it.
-    pub(crate) before: u64,
-    pub(crate) behind: u64,
-    /// Where the group belongs on the target, for commands.
-    pub(crate) places: Vec<(TopicPartition, i64)>,
+    pub unplaced: u64,
+    /// In these: records before the group's place.
+    pub before: u64,
+    /// In these: records behind it.
+    pub behind: u64,
+    /// Where the group belongs on the target, for commands; a few of many.
+    pub places: Vec<(TopicPartition, i64)>,
 }
 
 impl Impact {
@@ -37,7 +41,13 @@ impl Impact {
         self.unplaced += other.unplaced;
         self.before = self.before.saturating_add(other.before);
         self.behind = self.behind.saturating_add(other.behind);
-        self.places.extend(other.places.iter().cloned());
+        let room = PLACES_MAX.saturating_sub(self.places.len());
+        self.places.extend(other.places.iter().take(room).cloned());
+    }
+
+    /// Whether it is one group's, and not that of whoever reads the topic.
+    pub(crate) fn is_of_group(&self) -> bool {
+        self.reread > 0 || self.skipped > 0 || self.unplaced > 0
     }
 
     /// What it comes to, as the end of a sentence that begins with "a failover now".
@@ -82,16 +92,16 @@ pub(crate) struct Scene<'a> {
     pub(crate) impact: &'a Impact,
 }
 
-/// What `code` means for consumers; in records where they are known.
-pub(crate) fn consequence(code: Option<Code>, scene: &Scene<'_>) -> Option<String> {
-    let general = code.and_then(|code| meaning(code, scene));
-    match (general, scene.impact.told()) {
-        (Some(general), Some(told)) => Some(format!("{general}; {told}")),
-        (general, told) => general.or(told),
+/// What a finding means for consumers; in records where they are known.
+pub(crate) fn joined(meaning: Option<&str>, impact: &Impact) -> Option<String> {
+    match (meaning, impact.told()) {
+        (Some(meaning), Some(told)) => Some(format!("{meaning}; {told}")),
+        (meaning, told) => meaning.map(str::to_owned).or(told),
     }
 }
 
-fn meaning(code: Code, scene: &Scene<'_>) -> Option<String> {
+/// What `code` means for consumers.
+pub(crate) fn meaning(code: Code, scene: &Scene<'_>) -> Option<String> {
     let is_group = matches!(scene.subject, Subject::Group(_));
     let text = match code {
         Code::GroupExcluded | Code::GroupNotIncluded => {
@@ -256,6 +266,41 @@ pub(crate) fn fixes(code: Code, scene: &Scene<'_>) -> Vec<Fix> {
     }
 }
 
+/// What lets the doctor look: the principal is the one that it connects as.
+pub(crate) fn grant(facts: &Facts, right: &Right) -> Fix {
+    let (side, client) = if right.on == facts.target.alias {
+        (&facts.target, &facts.config.target_admin)
+    } else {
+        (&facts.source, &facts.config.source_admin)
+    };
+    let resource = match &right.resource {
+        Resource::Topic(topic) => format!("--topic {}", word(topic.as_str())),
+        Resource::Group(group) => format!("--group {}", quoted(group)),
+        Resource::Cluster => "--cluster".to_owned(),
+    };
+    Fix::Command(format!(
+        "kafka-acls.sh --bootstrap-server {} --add --allow-principal {} --operation {} {resource}",
+        side.bootstrap,
+        word(&principal(client)),
+        right.operation
+    ))
+}
+
+/// Who a client is to a broker.
+fn principal(client: &ClientProperties) -> String {
+    let protocol = client.get("security.protocol").map_or("PLAINTEXT", |value| value.trim());
+    let jaas = client.get("sasl.jaas.config").map(String::as_str).unwrap_or_default();
+    let name = jaas.split_once("username=").map(|(_, rest)| {
+        let rest = rest.trim_start().trim_start_matches(['"', '\'']);
+        rest.split(['"', '\'', ' ', ';']).next().unwrap_or_default()
+    });
+    match name.filter(|name| !name.is_empty() && !name.contains("${")) {
+        Some(name) if protocol.to_ascii_uppercase().starts_with("SASL") => format!("User:{name}"),
+        _ if protocol.eq_ignore_ascii_case("PLAINTEXT") => "User:ANONYMOUS".to_owned(),
+        _ => "User:PRINCIPAL".to_owned(),
+    }
+}
+
 /// A group that is not on the source: those that may have been meant, or what shows all.
 fn without_commits(scene: &Scene<'_>, group: &GroupId) -> Vec<Fix> {
     let (source, target) = (&scene.facts.source, &scene.facts.target);
@@ -308,8 +353,12 @@ fn resets(scene: &Scene<'_>) -> Vec<Fix> {
 
 /// A group's id may contain anything; a shell must take it as one word.
 fn quoted(group: &GroupId) -> String {
+    word(group.as_str())
+}
+
+/// One word to a shell.
+fn word(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-._:/@+=".contains(c);
-    let text = group.as_str();
     if !text.is_empty() && text.chars().all(plain) {
         return text.to_owned();
     }

@@ -150,6 +150,8 @@ mod tests {
                 Fix::Property("sync.group.offsets.enabled = true".into()),
                 Fix::Command("twinlog run f".into()),
             ],
+            findings: Vec::new(),
+            unknown: Vec::new(),
         };
         let chain = Chain {
             flow: FlowName::new("hello", "world"),

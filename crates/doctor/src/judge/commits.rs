@@ -76,7 +76,7 @@ impl Walk<'_> {
                     link.saw(what, value, place);
                 }
                 let code = self.facts.source.id.as_ref().err().and_then(|trouble| trouble.code);
-                link.unknown(Trouble { code, what }, Vec::new());
+                link.unknown(Trouble::new(code, what), Vec::new());
             }
             Some(Err(trouble)) => link.unknown(trouble.clone(), Vec::new()),
             None => link.unknown(self.told(&Trouble::not_looked_at()), Vec::new()),
@@ -112,14 +112,14 @@ impl Walk<'_> {
     fn commit_of_twinlog(&self, link: &mut Draft, group: &GroupId, tp: &TopicPartition) -> bool {
         let Some(position) = self.facts.position(group, tp) else {
             let what = format!("nothing is known of the group's position in {tp}");
-            link.unknown(Trouble { code: None, what }, vec![tp.clone()]);
+            link.unknown(Trouble::new(None, what), vec![tp.clone()]);
             return false;
         };
         let standing = &position.standing;
         let told = format!("{tp}: {}", standing.reason.clone().unwrap_or_default());
         match (standing.state, standing.code) {
             (State::Unknown, code) => {
-                let trouble = Trouble { code, what: told };
+                let trouble = Trouble::new(code, told);
                 link.unknown(trouble, vec![tp.clone()]);
             }
             (_, Some(Code::SyncDisabled)) => {

@@ -79,7 +79,7 @@ impl Walk<'_> {
     fn copy_of_twinlog(&self, link: &mut Draft, tp: &TopicPartition, lag: Option<u64>) {
         let Some(seen) = self.facts.partition(tp) else {
             let what = format!("nothing is known of {tp}");
-            link.unknown(Trouble { code: None, what }, vec![tp.clone()]);
+            link.unknown(Trouble::new(None, what), vec![tp.clone()]);
             return;
         };
         for gap in &seen.gaps {
@@ -92,7 +92,7 @@ impl Walk<'_> {
         let missing = Impact { missing: lag.unwrap_or(0), ..Impact::default() };
         match (state, code) {
             (State::Unknown, code) => {
-                link.unknown(Trouble { code: *code, what: told }, vec![tp.clone()]);
+                link.unknown(Trouble::new(*code, told), vec![tp.clone()]);
             }
             (_, Some(code)) if is_about_topic(*code) || is_about_map(*code) => {}
             // The flow link says so; what is there is looked at all the same.

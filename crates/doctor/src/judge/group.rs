@@ -63,7 +63,7 @@ impl Walk<'_> {
                 let summary = format!(
                     "groups.exclude contains {pattern}, which matches {group} ({origin}){unknown}"
                 );
-                let mut finding = Finding::stops(Code::GroupExcluded, summary);
+                let mut finding = Finding::stops(Code::GroupExcluded, summary).because(&pattern);
                 if let Some(rest) = without(&config.groups, &pattern) {
                     finding = finding.fix(self.property("groups.exclude", &rest));
                 }
@@ -127,6 +127,7 @@ impl Walk<'_> {
                 severity: Severity::Error,
                 ..Finding::blocks(Code::UnknownProperty, summary)
             };
+            let finding = finding.of_flow().because(key);
             link.found(finding.fix(Fix::Property(meant.to_owned())));
         }
         if !self.is_mm2() {
@@ -149,10 +150,8 @@ impl Walk<'_> {
             let place = format!("{}: topic {topic}, connector {name}", self.facts.target.alias);
             link.saw(format!("{key} that runs"), &runs, place);
             let summary = format!("MirrorMaker 2 runs with {key} = {runs}, the file says {says}");
-            link.found(Finding {
-                severity: Severity::Warning,
-                ..Finding::blocks(Code::ConfigDrift, summary)
-            });
+            let finding = Finding::blocks(Code::ConfigDrift, summary);
+            link.found(finding.of_flow().because(*key));
         }
     }
 
@@ -178,7 +177,7 @@ impl Walk<'_> {
             if source == target {
                 let (a, b) = (&facts.source.alias, &facts.target.alias);
                 let summary = format!("{a} and {b} are one cluster ({source})");
-                link.found(Finding::stops(Code::SameCluster, summary));
+                link.found(Finding::stops(Code::SameCluster, summary).of_flow());
             }
             for side in [&facts.source, &facts.target] {
                 let troubles = [side.topics.as_ref().err(), side.groups.as_ref().err()];
@@ -188,7 +187,7 @@ impl Walk<'_> {
             }
             // What was not found out in between lets the rest be judged.
             for missing in &facts.found.missing {
-                let trouble = Trouble { code: missing.code, what: missing.what.clone() };
+                let trouble = Trouble::new(missing.code, missing.what.clone());
                 link.saw("not found out", &trouble.what, missing.cluster.as_str());
             }
             if let Some(cut_off) = &facts.cut_off {
@@ -223,9 +222,9 @@ impl Walk<'_> {
             match (own.state, own.code) {
                 (State::InSync, _) => {}
                 (State::Unknown, code) => {
-                    link.unknown(self.told(&Trouble { code, what: reason }), Vec::new());
+                    link.unknown(self.told(&Trouble::new(code, reason)), Vec::new());
                 }
-                (_, Some(code)) => link.found(Finding::blocks(code, reason)),
+                (_, Some(code)) => link.found(Finding::blocks(code, reason).of_flow()),
                 (_, None) => link.ok(reason),
             }
         }
@@ -244,7 +243,7 @@ impl Walk<'_> {
             Err(trouble) => link.unknown(trouble.clone(), Vec::new()),
             Ok(None) => {
                 let summary = "MirrorMaker 2 does not run: its workers' group does not exist";
-                link.found(Finding::blocks(Code::MirrorNotRunning, summary));
+                link.found(Finding::blocks(Code::MirrorNotRunning, summary).of_flow());
             }
             Ok(Some(worker)) => {
                 let place = format!("{target}: group {}", worker.group);
@@ -257,14 +256,15 @@ impl Walk<'_> {
                     let group = &worker.group;
                     let summary =
                         format!("MirrorMaker 2 does not run: group {group} is {}", worker.state);
-                    link.found(Finding::blocks(Code::MirrorNotRunning, summary));
+                    link.found(Finding::blocks(Code::MirrorNotRunning, summary).of_flow());
                 }
             }
         }
         for failed in mm2.failed.values() {
             link.saw(&failed.name, &failed.trace, format!("{target}: its status"));
             let summary = format!("{} has failed: {}", failed.name, failed.trace);
-            link.found(Finding::blocks(Code::ConnectorFailed, summary));
+            let finding = Finding::blocks(Code::ConnectorFailed, summary).of_flow();
+            link.found(finding.because(&failed.name));
         }
         if let Some(trouble) = &mm2.trouble {
             link.saw("not found out", &trouble.what, target.as_str());

@@ -317,7 +317,7 @@ fn a_misspelt_key_that_decides_is_named_before_its_consequence() {
 #[test]
 fn a_cluster_that_does_not_answer_ends_the_walk_without_a_verdict() {
     let mut facts = by_twinlog("", group_subject());
-    let trouble = Trouble { code: Some(Code::Unreachable), what: "hello: gone".into() };
+    let trouble = Trouble::new(Some(Code::Unreachable), "hello: gone");
     facts.source.id = Err(trouble);
     let chain = judged(&facts);
     assert_eq!(verdict(&facts), Some((LinkName::Connectivity, Some(Code::Unreachable), None)));
@@ -348,18 +348,18 @@ fn a_cluster_that_does_not_answer_ends_the_walk_without_a_verdict() {
 
     // The target alone does not answer: nothing is left to look at.
     let mut dark = by_twinlog("", group_subject());
-    dark.target.id = Err(Trouble { code: Some(Code::Unreachable), what: "world: gone".into() });
+    dark.target.id = Err(Trouble::new(Some(Code::Unreachable), "world: gone"));
     assert_eq!(verdict(&dark), Some((LinkName::Connectivity, Some(Code::Unreachable), None)));
     let rest = &judged(&dark).links[2..];
     assert!(rest.iter().all(|link| link.state == LinkState::NotReached), "{rest:#?}");
 
     // Time was up before the target was asked about the group, and about who mirrors.
     let mut facts = unread("", group_subject());
-    facts.source.id = Err(Trouble { code: Some(Code::Unreachable), what: "hello: gone".into() });
+    facts.source.id = Err(Trouble::new(Some(Code::Unreachable), "hello: gone"));
     facts.target.id = Ok("world-id".into());
     facts.target.groups = Ok(BTreeMap::new());
     let what = "hello did not answer within 1s".to_owned();
-    facts.cut_off = Some(Trouble { code: Some(Code::Unreachable), what });
+    facts.cut_off = Some(Trouble::new(Some(Code::Unreachable), what));
     let chain = judged(&facts);
     assert_eq!(chain.mirrored_by, None);
     for link in &chain.links[1..] {
@@ -370,7 +370,7 @@ fn a_cluster_that_does_not_answer_ends_the_walk_without_a_verdict() {
     // What was not looked at because time was up is not said to be well.
     let mut facts = unread("", group_subject());
     let what = "hello and world did not answer within 1s".to_owned();
-    facts.cut_off = Some(Trouble { code: Some(Code::Unreachable), what });
+    facts.cut_off = Some(Trouble::new(Some(Code::Unreachable), what));
     let chain = judged(&facts);
     let link = chain.first_broken().expect("unknown");
     assert_eq!((link.state, link.code), (LinkState::Unknown, Some(Code::Unreachable)));
@@ -420,7 +420,7 @@ fn an_unknown_group_is_said_to_be_one_with_near_names() {
 
     // Rights may have shortened the answer.
     let mut facts = by_twinlog("", group_subject());
-    let denied = Trouble { code: Some(Code::MissingPermission), what: "denied".into() };
+    let denied = Trouble::new(Some(Code::MissingPermission), "denied");
     read_of(&mut facts).source_commits = Err(denied);
     let expected = Some((LinkName::SourceGroup, Some(Code::MissingPermission), None));
     assert_eq!(verdict(&facts), expected);

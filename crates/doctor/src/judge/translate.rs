@@ -152,7 +152,7 @@ impl Walk<'_> {
                 link.found(finding.of(tp));
             }
             (State::Unknown, None) if position.target_offset.is_none() => {
-                let trouble = crate::facts::Trouble { code: None, what: format!("{tp}: {reason}") };
+                let trouble = crate::facts::Trouble::new(None, format!("{tp}: {reason}"));
                 link.unknown(trouble, vec![tp.clone()]);
             }
             _ => {}

@@ -2,99 +2,16 @@
 
 use std::collections::BTreeSet;
 
-use twinlog_types::{Code, GroupId, Partition, Severity, TopicPartition};
+use twinlog_types::{GroupId, Partition, Severity, TopicPartition};
 
 use super::{mirrored_by, offsets_link};
 use crate::chain::{Chain, Evidence, Fix, Link, LinkName, LinkState, MirroredBy, Subject};
 use crate::facts::{Facts, Side, Trouble};
-use crate::remedy::{Impact, Scene, consequence, fixes};
+pub(super) use crate::findings::{Finding, Weight};
+use crate::remedy::{Scene, fixes, grant, joined, meaning};
 
 /// Partitions of which a summary speaks one by one.
 const NAMED_MAX: usize = 3;
-
-/// What a finding does to the walk.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) enum Weight {
-    /// Worth saying; it goes on.
-    Notes,
-    /// It keeps something from arriving; what is there is looked at all the same.
-    Blocks,
-    /// The way ends here.
-    Stops,
-}
-
-/// Something that was found at a link.
-#[derive(Clone, Debug)]
-pub(super) struct Finding {
-    pub(super) code: Option<Code>,
-    pub(super) severity: Severity,
-    pub(super) weight: Weight,
-    pub(super) summary: String,
-    /// What it is about; empty: the whole subject.
-    pub(super) partitions: Vec<TopicPartition>,
-    pub(super) impact: Impact,
-    /// Beside those that the code alone suggests.
-    pub(super) fix: Vec<Fix>,
-}
-
-impl Finding {
-    pub(super) fn stops(code: Code, summary: impl Into<String>) -> Self {
-        Self {
-            code: Some(code),
-            severity: severity(code),
-            weight: Weight::Stops,
-            summary: summary.into(),
-            partitions: Vec::new(),
-            impact: Impact::default(),
-            fix: Vec::new(),
-        }
-    }
-
-    pub(super) fn blocks(code: Code, summary: impl Into<String>) -> Self {
-        Self { weight: Weight::Blocks, ..Self::stops(code, summary) }
-    }
-
-    pub(super) fn notes(code: Code, severity: Severity, summary: impl Into<String>) -> Self {
-        Self { severity, weight: Weight::Notes, ..Self::stops(code, summary) }
-    }
-
-    pub(super) fn of(self, tp: &TopicPartition) -> Self {
-        Self { partitions: vec![tp.clone()], ..self }
-    }
-
-    pub(super) fn with(self, impact: Impact) -> Self {
-        Self { impact, ..self }
-    }
-
-    pub(super) fn fix(mut self, fix: Fix) -> Self {
-        self.fix.push(fix);
-        self
-    }
-
-    fn same_kind(&self, other: &Self) -> bool {
-        (self.code, self.severity, self.weight) == (other.code, other.severity, other.weight)
-    }
-}
-
-/// How bad a code is where nothing else is known.
-pub(super) fn severity(code: Code) -> Severity {
-    match code {
-        Code::GroupLiveOnTarget
-        | Code::TargetAhead
-        | Code::TopicNotYetDiscovered
-        | Code::ConfigDrift
-        | Code::OpenTransaction
-        | Code::TargetTruncated
-        | Code::Throttled
-        | Code::ConfigRefused
-        | Code::StaleCheckpoint
-        | Code::OffsetsExpired
-        | Code::NotFenced
-        | Code::MemoryLimited
-        | Code::UnknownProperty => Severity::Warning,
-        _ => Severity::Error,
-    }
-}
 
 /// What was seen, as text.
 pub(super) struct Value(String);
@@ -114,7 +31,10 @@ pub(super) struct Draft {
     name: LinkName,
     summary: String,
     evidence: Vec<Evidence>,
+    /// Those of one kind are one.
     findings: Vec<Finding>,
+    /// One by one.
+    each: Vec<Finding>,
     unknown: Vec<(Trouble, Vec<TopicPartition>)>,
 }
 
@@ -125,6 +45,7 @@ impl Draft {
             summary: String::new(),
             evidence: Vec::new(),
             findings: Vec::new(),
+            each: Vec::new(),
             unknown: Vec::new(),
         }
     }
@@ -156,6 +77,10 @@ impl Draft {
 
     /// Findings of one kind are told together.
     pub(super) fn found(&mut self, finding: Finding) {
+        self.each.push(finding.clone());
+        for Evidence { what, value, place } in finding.evidence.clone() {
+            self.saw_once(&what, &value, place);
+        }
         match self.findings.iter_mut().find(|before| before.same_kind(&finding)) {
             Some(before) if !finding.partitions.is_empty() => {
                 if before.partitions.len() < NAMED_MAX {
@@ -248,6 +173,8 @@ impl<'a> Walk<'a> {
             partitions: Vec::new(),
             consequence: None,
             fix: Vec::new(),
+            findings: Vec::new(),
+            unknown: Vec::new(),
         });
     }
 
@@ -270,7 +197,7 @@ impl<'a> Walk<'a> {
     }
 
     pub(super) fn push(&mut self, draft: Draft) {
-        let Draft { name, summary, evidence, mut findings, unknown } = draft;
+        let Draft { name, summary, evidence, mut findings, each, unknown } = draft;
         for finding in findings.iter().filter(|finding| finding.weight == Weight::Stops) {
             self.leaves(&finding.partitions);
         }
@@ -297,53 +224,79 @@ impl<'a> Walk<'a> {
             said.insert(0, summary);
         }
         let first = (state != LinkState::Unknown).then(|| findings.first()).flatten();
-        let unread = unknown.iter().find_map(|(trouble, _)| trouble.code);
-        let scene = first.map(|finding| Scene {
+        let unread = unknown.iter().find(|(trouble, _)| trouble.code.is_some());
+        let told = first.map(|finding| self.completed(finding.clone()));
+        let mut all: Vec<Finding> = each.into_iter().map(|one| self.completed(one)).collect();
+        let troubles = unknown.iter().filter_map(|(trouble, _)| self.of_trouble(name, trouble));
+        all.extend(troubles);
+        let without_code = unknown.iter().filter(|(trouble, _)| trouble.code.is_none());
+        let without_code = without_code.map(|(trouble, _)| trouble.what.clone()).collect();
+        self.links.push(Link {
+            name,
+            state,
+            summary: said.join("; "),
+            evidence,
+            code: match &told {
+                Some(finding) => Some(finding.code),
+                None => unread.and_then(|(trouble, _)| trouble.code),
+            },
+            severity: told.as_ref().map(|finding| finding.severity),
+            blocks: match state {
+                LinkState::Unknown => true,
+                _ => findings.iter().any(|one| broken(one) && one.weight >= Weight::Blocks),
+            },
+            partitions: match (&told, unknown.first()) {
+                (Some(finding), _) => finding.partitions.clone(),
+                (None, Some((_, partitions))) => partitions.clone(),
+                (None, None) => Vec::new(),
+            },
+            consequence: told
+                .as_ref()
+                .and_then(|finding| joined(finding.meaning.as_deref(), &finding.impact)),
+            fix: match told {
+                Some(finding) => finding.fix,
+                None => unread
+                    .and_then(|(trouble, _)| self.of_trouble(name, trouble))
+                    .map(|finding| finding.fix)
+                    .unwrap_or_default(),
+            },
+            findings: all,
+            unknown: without_code,
+        });
+    }
+
+    /// A finding with what its code means and what to do about it.
+    fn completed(&self, mut finding: Finding) -> Finding {
+        let scene = Scene {
             facts: self.facts,
             subject: self.subject,
             file: self.file,
             by: self.by,
             finding_partitions: &finding.partitions,
             impact: &finding.impact,
-        });
-        let code = first.and_then(|finding| finding.code);
-        self.links.push(Link {
-            name,
-            state,
-            summary: said.join("; "),
-            evidence,
-            code: code.or(unread.filter(|_| first.is_none())),
-            severity: first.map(|finding| finding.severity),
-            blocks: match state {
-                LinkState::Unknown => true,
-                _ => findings.iter().any(|one| broken(one) && one.weight >= Weight::Blocks),
-            },
-            partitions: match (first, unknown.first()) {
-                (Some(finding), _) => finding.partitions.clone(),
-                (None, Some((_, partitions))) => partitions.clone(),
-                (None, None) => Vec::new(),
-            },
-            consequence: scene.as_ref().and_then(|scene| consequence(code, scene)),
-            fix: match (first, &scene) {
-                (Some(finding), Some(scene)) => {
-                    let own = finding.fix.iter().cloned();
-                    own.chain(code.into_iter().flat_map(|code| fixes(code, scene))).collect()
-                }
-                _ => unread.map(|code| self.fixes_of_unknown(code)).unwrap_or_default(),
-            },
-        });
+        };
+        let meaning = meaning(finding.code, &scene);
+        let fixes = fixes(finding.code, &scene);
+        finding.meaning = finding.meaning.or(meaning);
+        finding.fix.extend(fixes);
+        finding
     }
 
-    fn fixes_of_unknown(&self, code: Code) -> Vec<Fix> {
-        let scene = Scene {
-            facts: self.facts,
-            subject: self.subject,
-            file: self.file,
-            by: self.by,
-            finding_partitions: &[],
-            impact: &Impact::default(),
-        };
-        fixes(code, &scene)
+    /// What could not be looked at, as a finding.
+    fn of_trouble(&self, link: LinkName, trouble: &Trouble) -> Option<Finding> {
+        let mut finding = Finding::blocks(trouble.code?, &trouble.what).because(&trouble.what);
+        finding.found_out = false;
+        finding.severity = Severity::Error;
+        finding.of_flow = matches!(
+            link,
+            LinkName::Connectivity
+                | LinkName::Flow
+                | LinkName::OffsetSyncs
+                | LinkName::OffsetMap
+                | LinkName::Checkpoints
+        );
+        let Some(right) = &trouble.right else { return Some(self.completed(finding)) };
+        Some(finding.fix(grant(self.facts, right)))
     }
 
     /// `partitions` go no further; an empty list is everything.
