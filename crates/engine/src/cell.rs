@@ -46,8 +46,8 @@ pub(crate) struct Cell {
     pub(crate) looking: AtomicBool,
     /// Looks in a row without a record acknowledged between them, and the count then.
     pub(crate) fruitless: Mutex<(u32, u64)>,
-    /// It stands in its lane's queue.
-    pub(crate) queued: AtomicBool,
+    /// The lane in whose queue it stands.
+    pub(crate) queued: Mutex<Option<LaneKey>>,
     /// A question about the source's range is under way: it is not fetched.
     pub(crate) checking: AtomicBool,
     /// When it stopped, for trying again; 0 while it goes on.
@@ -80,7 +80,7 @@ impl Cell {
             source_log: Mutex::new(None),
             looking: AtomicBool::new(false),
             fruitless: Mutex::new((0, u64::MAX)),
-            queued: AtomicBool::new(false),
+            queued: Mutex::new(None),
             checking: AtomicBool::new(false),
             stopped_ms: AtomicI64::new(0),
             compare: AtomicBool::new(compare),

@@ -240,7 +240,7 @@ impl Flow {
             if let Some(ready) = lanes.get(&key) {
                 ready.clone()
             } else {
-                let ready = Arc::new(Ready::default());
+                let ready = Arc::new(Ready::new(key));
                 lanes.insert(key, ready.clone());
                 self.spawn(lane::run(self.clone(), key, ready.clone()));
                 ready

@@ -30,26 +30,37 @@ const REQUESTS_IN_FLIGHT: usize = 5;
 /// How long a broker may wait for replicas before it answers.
 const PRODUCE_TIMEOUT_MS: i32 = 20_000;
 
-/// The partitions that have something to send.
-#[derive(Default)]
+/// The partitions that have something to send on one lane.
 pub(crate) struct Ready {
+    key: LaneKey,
     cells: Mutex<VecDeque<Arc<Cell>>>,
     notify: Notify,
 }
 
 impl Ready {
-    /// Queues a partition unless it is queued already.
+    /// An empty queue.
+    pub(crate) fn new(key: LaneKey) -> Self {
+        Self { key, cells: Mutex::default(), notify: Notify::new() }
+    }
+
+    /// Queues a partition unless it is queued here already. In the queue of another lane, which may
+    /// wait for a dead broker, it does not count any more.
     pub(crate) fn push(&self, cell: &Arc<Cell>) {
-        if !cell.queued.swap(true, Ordering::AcqRel) {
+        if cell.queued.lock().replace(self.key) != Some(self.key) {
             self.cells.lock().push_back(cell.clone());
             self.notify.notify_one();
         }
     }
 
+    /// The next one that was not queued elsewhere since.
     fn pop(&self) -> Option<Arc<Cell>> {
-        let cell = self.cells.lock().pop_front()?;
-        cell.queued.store(false, Ordering::Release);
-        Some(cell)
+        let mut cells = self.cells.lock();
+        while let Some(cell) = cells.pop_front() {
+            if cell.queued.lock().take_if(|queued| *queued == self.key).is_some() {
+                return Some(cell);
+            }
+        }
+        None
     }
 
     fn len(&self) -> usize {
@@ -100,8 +111,12 @@ pub(crate) async fn run(flow: Arc<Flow>, key: LaneKey, ready: Arc<Ready>) {
                 flow.target_unreachable(&error);
                 flow.target.metadata_stale();
                 // The leader may be another one by now: the look finds out.
-                while ready.pop().is_some() {}
+                let waiting: Vec<_> = std::iter::from_fn(|| ready.pop()).collect();
                 lose_all(&flow, key);
+                // Whichever a look moved to another lane goes on there.
+                for cell in waiting {
+                    flow.moved(&cell);
+                }
                 tokio::select! {
                     biased;
                     () = ending.ended() => return,

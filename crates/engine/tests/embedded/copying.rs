@@ -332,3 +332,30 @@ async fn a_source_that_contradicts_itself_about_its_range_is_asked_with_pauses()
     let outside = ErrorCode::OFFSET_OUT_OF_RANGE.0;
     the_source_is_asked_with_pauses_when(37, Action::Answer(outside)).await;
 }
+
+/// A batch waits for a connection to a broker that stands still, while another one takes over.
+#[tokio::test(start_paused = true)]
+async fn what_waits_for_a_connection_to_a_frozen_broker_goes_to_the_new_leader() {
+    let world = World::new(38, 3);
+    world.source.create_topic("orders", 1, &[]).unwrap();
+    // What this owner has not sent yet needs no new state, and has no connection.
+    let quiet = "emit.heartbeats.enabled = false";
+    let engine = world.start_with(quiet);
+    let topics = BTreeMap::from([("orders".to_owned(), 1)]);
+    world.source.append("orders", 0, &numbered(0, 10)).unwrap();
+    world.until_equal(&topics).await;
+    engine.shutdown().await;
+    let engine = world.start_with(quiet);
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let (leader, _) = world.target.leader("hello.orders", 0).unwrap();
+    world.target.pause_broker(leader);
+    world.source.append("orders", 0, &numbered(10, 20)).unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(world.target.move_leader("hello.orders", 0, leader % 3 + 1));
+    let began = tokio::time::Instant::now();
+    world.until_equal(&topics).await;
+    // The broker is out of sync nine seconds after it froze, and a dial is given up after ten.
+    let took = began.elapsed();
+    assert!(took < Duration::from_millis(8_500), "it waited for the frozen one: {took:?}");
+    engine.shutdown().await;
+}
