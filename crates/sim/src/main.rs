@@ -4,11 +4,15 @@
 //! what happened and one line for a ledger. The exit code is 1 when a checker found something, or
 //! too little happened.
 
+use std::fmt;
 use std::ops::Range;
 use std::process::ExitCode;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::FormatTime;
 use twinlog_sim::{Plan, Summary, campaign, replay};
 use twinlog_types::Planted;
 
@@ -17,6 +21,16 @@ const USAGE: &str = "usage: twinlog-sim --seeds FROM..TO [--threads N] [--minute
 
 /// How often progress is said.
 const SAY_EVERY: Duration = Duration::from_secs(5);
+
+/// Times of the log: simulated, since its first line.
+struct Simulated(OnceLock<tokio::time::Instant>);
+
+impl FormatTime for Simulated {
+    fn format_time(&self, line: &mut Writer<'_>) -> fmt::Result {
+        let began = *self.0.get_or_init(tokio::time::Instant::now);
+        write!(line, "{:>9.3} s", began.elapsed().as_secs_f64())
+    }
+}
 
 struct Arguments {
     seeds: Range<u64>,
@@ -56,6 +70,7 @@ fn main() -> ExitCode {
         let _ = tracing_subscriber::fmt()
             .with_env_filter(filter)
             .with_ansi(false)
+            .with_timer(Simulated(OnceLock::new()))
             .with_writer(std::io::stderr)
             .try_init();
     }

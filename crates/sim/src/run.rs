@@ -107,7 +107,8 @@ pub fn run(seed: u64, plan: Plan) -> Outcome {
         .build()
         .expect("a runtime");
     plant(plan.defect);
-    let outcome = runtime.block_on(Simulation::new(seed, plan.traced).run(seed));
+    // Made inside: outside of the runtime `Instant::now` is the real time.
+    let outcome = runtime.block_on(async { Simulation::new(seed, plan.traced).run(seed).await });
     drop(runtime);
     plant(None);
     outcome
@@ -170,7 +171,7 @@ impl Simulation {
         self.counts.add("records seen during faults", self.seen());
         self.heal().await;
         self.finish().await;
-        let trace = if self.traced { trace::hash(&self.clusters()) } else { 0 };
+        let trace = if self.traced { trace::hash(&self.clusters(), self.began) } else { 0 };
         let simulated = self.began.elapsed();
         self.counts.add("simulated seconds", simulated.as_secs());
         self.instances.clear();

@@ -65,7 +65,8 @@ pub fn play(disturbance: &Disturbance) -> Scene {
         .start_paused(true)
         .build()
         .expect("a runtime");
-    runtime.block_on(Simulation::quiet().play(disturbance))
+    // Made inside: outside of the runtime `Instant::now` is the real time.
+    runtime.block_on(async { Simulation::quiet().play(disturbance).await })
 }
 
 impl Simulation {

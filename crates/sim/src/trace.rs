@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Write};
 
+use tokio::time::Instant;
 use twinlog_embedded::{EmbeddedCluster, RequestLogEntry};
 
 /// FNV-1a over text.
@@ -16,17 +17,15 @@ impl Write for Hash {
     }
 }
 
-/// When which request came to which broker about what, and what the logs hold in the end.
-pub(crate) fn hash(clusters: &[&EmbeddedCluster]) -> u64 {
+/// When which request came to which broker about what, and what the logs hold in the end;
+/// in nanoseconds since the run `began`, so that no real time can hide in it.
+pub(crate) fn hash(clusters: &[&EmbeddedCluster], began: Instant) -> u64 {
     let mut hash = Hash(0xcbf2_9ce4_8422_2325);
     for cluster in clusters {
-        // Timers fire on whole milliseconds, wherever between two of them the run began.
-        let requests = cluster.requests();
-        let began = requests.first().map(|first| first.at);
-        for request in requests {
+        for request in cluster.requests() {
             let RequestLogEntry { at, broker, connection, api, version, partitions, names, .. } =
                 request;
-            let after = began.map(|began| at - began);
+            let after = at.saturating_duration_since(began);
             // Writing to a hash cannot fail.
             let _ = write!(
                 hash,
