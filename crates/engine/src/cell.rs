@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64};
 use parking_lot::Mutex;
 use twinlog_flow::copy::Copier;
 use twinlog_offsets::state::PartitionKey;
-use twinlog_types::{BrokerId, TopicId, TopicPartition};
+use twinlog_types::{BrokerId, SourceOffset, TopicId, TopicPartition};
 
 /// Which produce connection a partition's batches travel on.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -56,6 +56,10 @@ pub(crate) struct Cell {
     pub(crate) compare: AtomicBool,
     pub(crate) said_foreign: AtomicBool,
     pub(crate) said_doubled: AtomicBool,
+    /// An operator paused it: it is not fetched.
+    pub(crate) paused: AtomicBool,
+    /// Ranges of the source that are lost, as the ledger has them.
+    pub(crate) lost: Mutex<Vec<(SourceOffset, SourceOffset)>>,
 }
 
 impl Cell {
@@ -86,7 +90,17 @@ impl Cell {
             compare: AtomicBool::new(compare),
             said_foreign: AtomicBool::new(false),
             said_doubled: AtomicBool::new(false),
+            paused: AtomicBool::new(false),
+            lost: Mutex::default(),
         })
+    }
+
+    /// How many offsets from `position` on are lost; those before which the copy still stands do
+    /// not count.
+    pub(crate) fn lost_from(&self, position: SourceOffset, copied_to: SourceOffset) -> u64 {
+        let behind = |&&(_, to): &&(SourceOffset, SourceOffset)| to <= copied_to;
+        let lost = self.lost.lock();
+        lost.iter().filter(behind).map(|&(from, to)| to.since(from.max(position))).sum()
     }
 }
 

@@ -144,7 +144,10 @@ fn wanted(flow: &Flow, broker: BrokerId) -> (Asked, Vec<FetchPartition>, bool) {
     let mut held_back = false;
     for cell in flow.cells.all() {
         let Some(leader) = flow.source.leader(&cell.source) else { continue };
-        if leader.broker != broker || cell.checking.load(Ordering::Acquire) {
+        if leader.broker != broker
+            || cell.checking.load(Ordering::Acquire)
+            || cell.paused.load(Ordering::Acquire)
+        {
             continue;
         }
         let from = {

@@ -13,9 +13,10 @@ use tracing::warn;
 use twinlog_client::{ClientError, Cluster, Isolation, OffsetSpec};
 use twinlog_flow::copy::{Producer, Stop};
 use twinlog_mirror::FlowConfig;
-use twinlog_offsets::state::{Gap, PartitionKey};
+use twinlog_offsets::state::{Gap, StateRecord};
 use twinlog_types::{
-    BrokerId, ClusterId, Code, FlowName, Planted, SourceOffset, TopicPartition, planted_every,
+    BrokerId, ClusterId, Code, FlowName, GroupId, Planted, SourceOffset, TopicPartition,
+    planted_every,
 };
 
 use crate::backoff::Backoff;
@@ -23,6 +24,7 @@ use crate::board::Board;
 use crate::cell::{Cell, Cells, LaneKey};
 use crate::ending::{Ending, Stage};
 use crate::lane::{self, Ready};
+use crate::notes::Notes;
 use crate::options::EngineOptions;
 use crate::state::{Dirty, Stored};
 use crate::{fetch, look};
@@ -33,9 +35,6 @@ pub(crate) const LANES_PER_BROKER: usize = 2;
 const INTERVAL_MIN: Duration = Duration::from_millis(200);
 /// Looks under way at once.
 const LOOKS_MAX: usize = 16;
-
-/// A range that was lost on the source, by its place in the state and its target partition.
-pub(crate) type FoundGap = (PartitionKey, TopicPartition, Gap);
 
 /// Sums over the flow's life in this process.
 #[derive(Default)]
@@ -93,7 +92,8 @@ pub(crate) struct Flow {
     lanes: Mutex<BTreeMap<LaneKey, Arc<Ready>>>,
     fetchers: Mutex<BTreeSet<BrokerId>>,
     shards: Vec<Dirty>,
-    pub(crate) gaps: Mutex<Vec<FoundGap>>,
+    /// What goes into the next transactions of the state beside the positions.
+    pub(crate) notes: Notes,
     /// Those who wait for a write to the first shard.
     pub(crate) proofs: Mutex<Vec<oneshot::Sender<()>>>,
     looks: Arc<Semaphore>,
@@ -141,7 +141,7 @@ impl Flow {
             lanes: Mutex::default(),
             fetchers: Mutex::default(),
             shards: (0..parts.shards).map(|_| Dirty::default()).collect(),
-            gaps: Mutex::default(),
+            notes: Notes::default(),
             proofs: Mutex::default(),
             looks: Arc::new(Semaphore::new(LOOKS_MAX)),
             tasks: Mutex::new(JoinSet::new()),
@@ -204,8 +204,16 @@ impl Flow {
 
     /// Which state partition holds a mirrored partition's records: the same in every process.
     pub(crate) fn shard_of(&self, target: &TopicPartition) -> usize {
+        self.shard_of_bytes(target.topic.as_str().bytes().chain(target.partition.to_be_bytes()))
+    }
+
+    /// Which state partition holds a group's journal: the same in every process.
+    pub(crate) fn shard_of_group(&self, group: &GroupId) -> usize {
+        self.shard_of_bytes(group.as_str().bytes())
+    }
+
+    fn shard_of_bytes(&self, bytes: impl Iterator<Item = u8>) -> usize {
         // FNV-1a: stable across builds, unlike the standard library's hasher.
-        let bytes = target.topic.as_str().bytes().chain(target.partition.to_be_bytes());
         let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         });
@@ -336,7 +344,8 @@ impl Flow {
         );
         self.board.stopped(&self.name, &cell.source, stop.clone());
         if let Some(gap) = gap_of(&stop, copied_to, now_ms) {
-            self.gaps.lock().push((cell.key.clone(), cell.target.clone(), gap));
+            let number = gap.from.0 as u32;
+            self.notes.leave(cell.shard, &StateRecord::Gap(cell.key.clone(), number, gap));
             self.dirty(cell.shard).urgent();
         }
         if stop.code == Code::OwnedElsewhere {

@@ -32,6 +32,7 @@ mod groups;
 mod internal;
 mod lane;
 mod look;
+mod notes;
 pub mod observe;
 mod options;
 mod parallel;

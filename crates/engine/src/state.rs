@@ -12,13 +12,18 @@ use tracing::{info, warn};
 use twinlog_batch::Record;
 use twinlog_client::{ClientError, Cluster, ErrorCode, Isolation, NewTopic, Topics, Transactional};
 use twinlog_offsets::StateError;
-use twinlog_offsets::state::{Gap, Lease, PartitionKey, Position, StateKey, StateRecord};
+use twinlog_offsets::state::{
+    Answer, Gap, GroupJournal, Lease, PartitionKey, Position, StateKey, StateRecord, Subject,
+};
 use twinlog_offsets::{OffsetMap, RUNS_PER_SEGMENT};
-use twinlog_types::{ClusterAlias, ClusterId, Code, Planted, TopicName, TopicPartition, planted};
+use twinlog_types::{
+    ClusterAlias, ClusterId, Code, GroupId, Planted, TopicName, TopicPartition, planted,
+};
 
 use crate::cell::Cell;
 use crate::ending::Ending;
-use crate::flow::{Flow, FoundGap};
+use crate::flow::Flow;
+use crate::notes::Taken;
 
 /// Partitions of a state topic that is made now; an existing one keeps its own number.
 pub(crate) const SHARDS: i32 = 4;
@@ -76,6 +81,10 @@ pub struct Stored {
     pub partitions: BTreeMap<PartitionKey, PartitionState>,
     /// The newest lease.
     pub lease: Option<Lease>,
+    /// What was written for groups, by partition.
+    pub journals: BTreeMap<PartitionKey, BTreeMap<GroupId, GroupJournal>>,
+    /// What became of operators' decisions.
+    pub answers: BTreeMap<Subject, Answer>,
     /// Records that could not be read: where, and why.
     pub damaged: Vec<String>,
 }
@@ -99,6 +108,14 @@ impl Stored {
             {
                 self.lease = Some(lease);
             }
+            Ok(Some(StateRecord::Journal(key, group, journal))) if ours(&key, pair) => {
+                self.journals.entry(key).or_default().insert(group, journal);
+            }
+            Ok(Some(StateRecord::Answer(of, subject, answer)))
+                if of.source_cluster == pair.0 && of.target_cluster == pair.1 =>
+            {
+                self.answers.insert(subject, answer);
+            }
             Ok(_) => {}
             Err(error) => {
                 let what = format!("{at} offset {}: {error}", record.offset);
@@ -115,7 +132,11 @@ impl Stored {
 fn partition_of(key: &[u8]) -> Option<PartitionKey> {
     match StateKey::decode(key).ok()? {
         StateKey::Position(key) | StateKey::Segment(key, _) | StateKey::Gap(key, _) => Some(key),
-        StateKey::Lease { .. } => None,
+        // Without its journal a group stays where it is: the partition goes on.
+        StateKey::Lease { .. }
+        | StateKey::Journal(..)
+        | StateKey::Decision(..)
+        | StateKey::Answer(..) => None,
     }
 }
 
@@ -330,7 +351,7 @@ pub(crate) async fn write_shard(
         loop {
             let last = ending.drained();
             let now_ms = flow.now_ms();
-            let Gathered { cells, gaps, mut records, full } = gather(&flow, shard, last);
+            let Gathered { cells, notes, mut records, full } = gather(&flow, shard, last);
             let proofs = match shard {
                 0 => std::mem::take(&mut *flow.proofs.lock()),
                 _ => Vec::new(),
@@ -342,6 +363,7 @@ pub(crate) async fn write_shard(
                 lease_due = tokio::time::Instant::now() + LEASE_INTERVAL;
             }
             if records.is_empty() {
+                notes.written();
                 break;
             }
             match transactional.write(vec![(tp.clone(), records)]).await {
@@ -351,6 +373,7 @@ pub(crate) async fn write_shard(
                         // Whoever gave up waiting needs none.
                         let _ = proof.send(());
                     }
+                    notes.written();
                     for cell in &cells {
                         cell.copier.lock().state_stored();
                         flow.moved(cell);
@@ -360,7 +383,7 @@ pub(crate) async fn write_shard(
                     for cell in &cells {
                         cell.copier.lock().state_not_stored();
                     }
-                    flow.gaps.lock().extend(gaps);
+                    flow.notes.put_back(notes);
                     if matches!(error, ClientError::Fenced { .. }) {
                         if planted(Planted::WritesWhenFenced) {
                             let id = transactional_id(&flow.name.source, shard);
@@ -476,7 +499,7 @@ async fn reopen(
 /// What goes into one transaction of a shard.
 struct Gathered {
     cells: Vec<Arc<Cell>>,
-    gaps: Vec<FoundGap>,
+    notes: Taken,
     records: Vec<Record>,
     /// There is more: the transaction is as large as it may be.
     full: bool,
@@ -488,16 +511,9 @@ fn gather(flow: &Flow, shard: usize, last: bool) -> Gathered {
     let mut bytes = 0;
     let mut full = false;
     let now_ms = flow.now_ms();
-    let mut gaps = flow.gaps.lock();
-    let (mine, others) = std::mem::take(&mut *gaps)
-        .into_iter()
-        .partition::<Vec<_>, _>(|(_, target, _)| flow.shard_of(target) == shard);
-    *gaps = others;
-    drop(gaps);
-    for (key, _, gap) in &mine {
-        let number = gap.from.0 as u32;
-        records.push(record(&StateRecord::Gap(key.clone(), number, gap.clone()), now_ms));
-    }
+    // Before the positions: what lies behind a gap is never durable without it.
+    let notes = flow.notes.take(shard);
+    records.extend(notes.records(now_ms));
     for cell in flow.cells.all() {
         if cell.shard != shard {
             continue;
@@ -516,7 +532,7 @@ fn gather(flow: &Flow, shard: usize, last: bool) -> Gathered {
         records.push(record(&StateRecord::Position(cell.key.clone(), position), now_ms));
         cells.push(cell);
     }
-    Gathered { cells, gaps: mine, records, full }
+    Gathered { cells, notes, records, full }
 }
 
 fn record(state: &StateRecord, now_ms: i64) -> Record {

@@ -1,4 +1,5 @@
-//! The records of the compacted topic `mm2-twinlog.<source>.internal`: keys and values as bytes.
+//! The records of the compacted topic `mm2-twinlog.<source>.internal`, and of operators' decisions
+//! in the one beside it: keys and values as bytes.
 //!
 //! Does not: decide when a record is written, or in which transaction.
 //!
@@ -14,11 +15,17 @@
 //! 1. A value is used only after its checksum held.
 //! 2. Unknown versions, kinds and words are errors that name them; so are bytes behind the end.
 
+mod decisions;
+mod journal;
+
 use bytes::Bytes;
 use twinlog_types::{
-    ClusterId, Code, Partition, ProducerEpoch, ProducerId, SourceOffset, TargetOffset, TopicId,
-    TopicName,
+    ClusterId, Code, GroupId, Partition, ProducerEpoch, ProducerId, SourceOffset, TargetOffset,
+    TopicId, TopicName,
 };
+
+pub use decisions::{Accepted, Answer, Decided, Made, Overwrite, Subject};
+pub use journal::{GroupJournal, Placed};
 
 use crate::coding::{self, Reader, put_signed, put_text, put_unsigned};
 use crate::segment::{RunStart, Segment};
@@ -28,6 +35,9 @@ const POSITION: u8 = 1;
 const SEGMENT: u8 = 2;
 const GAP: u8 = 3;
 const LEASE: u8 = 4;
+const JOURNAL: u8 = 5;
+const DECISION: u8 = 6;
+const ANSWER: u8 = 7;
 
 /// Which life of which partition a record is about. Cluster and topic ids are part of it: a
 /// recreated topic or another cluster behind the same address never meets foreign state.
@@ -65,6 +75,21 @@ pub enum StateKey {
         /// The shard, by number.
         shard: i32,
     },
+    /// What was written for a group in a partition.
+    Journal(PartitionKey, GroupId),
+    /// An operator's decision.
+    Decision(Pair, Subject),
+    /// What became of it.
+    Answer(Pair, Subject),
+}
+
+/// The two clusters of a flow.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Pair {
+    /// The id of the cluster that is read.
+    pub source_cluster: ClusterId,
+    /// The id of the cluster that is written.
+    pub target_cluster: ClusterId,
 }
 
 /// How far a partition is copied, and what makes its batches recognisable.
@@ -144,6 +169,12 @@ pub enum StateRecord {
         /// Who holds it.
         lease: Lease,
     },
+    /// What was written for a group in a partition.
+    Journal(PartitionKey, GroupId, GroupJournal),
+    /// An operator's decision.
+    Decision(Pair, Subject, Made),
+    /// What became of it.
+    Answer(Pair, Subject, Answer),
 }
 
 /// The run starts that the bytes of a [`StateRecord::Segment`] hold, in order. A run lasts until the
@@ -182,6 +213,21 @@ impl StateKey {
                 put_text(&mut out, target_cluster.as_str());
                 put_signed(&mut out, i64::from(*shard));
             }
+            Self::Journal(key, group) => {
+                out.push(JOURNAL);
+                put_partition_key(&mut out, key);
+                put_text(&mut out, group.as_str());
+            }
+            Self::Decision(pair, subject) => {
+                out.push(DECISION);
+                put_pair(&mut out, pair);
+                subject.put(&mut out);
+            }
+            Self::Answer(pair, subject) => {
+                out.push(ANSWER);
+                put_pair(&mut out, pair);
+                subject.put(&mut out);
+            }
         }
         out.into()
     }
@@ -197,6 +243,9 @@ impl StateKey {
             Self::Segment(..) => "segment",
             Self::Gap(..) => "gap",
             Self::Lease { .. } => "lease",
+            Self::Journal(..) => "journal",
+            Self::Decision(..) => "decision",
+            Self::Answer(..) => "answer",
         }
     }
 }
@@ -213,6 +262,9 @@ impl StateRecord {
                 target_cluster: target_cluster.clone(),
                 shard: *shard,
             },
+            Self::Journal(key, group, _) => StateKey::Journal(key.clone(), group.clone()),
+            Self::Decision(pair, subject, _) => StateKey::Decision(pair.clone(), subject.clone()),
+            Self::Answer(pair, subject, _) => StateKey::Answer(pair.clone(), subject.clone()),
         }
     }
 
@@ -234,6 +286,9 @@ impl StateRecord {
                 put_signed(&mut value, lease.renewed_ms);
                 value.push(u8::from(lease.released));
             }
+            Self::Journal(_, _, journal) => journal.put(&mut value),
+            Self::Decision(_, _, made) => made.put(&mut value),
+            Self::Answer(_, _, answer) => answer.put(&mut value),
         }
         let checksum = checksum(&key, &value);
         value.extend_from_slice(&checksum.to_be_bytes());
@@ -276,6 +331,15 @@ fn put_partition_key(out: &mut Vec<u8>, key: &PartitionKey) {
     put_signed(out, i64::from(key.partition));
 }
 
+fn put_pair(out: &mut Vec<u8>, pair: &Pair) {
+    put_text(out, pair.source_cluster.as_str());
+    put_text(out, pair.target_cluster.as_str());
+}
+
+fn read_pair(reader: &mut Reader<'_>) -> Result<Pair, Malformed> {
+    Ok(Pair { source_cluster: reader.text()?.into(), target_cluster: reader.text()?.into() })
+}
+
 fn put_position(out: &mut Vec<u8>, position: &Position) {
     put_text(out, position.source_topic.as_str());
     put_text(out, position.target_topic.as_str());
@@ -308,6 +372,9 @@ fn read_key(bytes: &[u8]) -> Result<StateKey, Malformed> {
             target_cluster: reader.text()?.into(),
             shard: reader.narrow_signed()?,
         },
+        JOURNAL => StateKey::Journal(read_partition_key(&mut reader)?, reader.text()?.into()),
+        DECISION => StateKey::Decision(read_pair(&mut reader)?, Subject::read(&mut reader)?),
+        ANSWER => StateKey::Answer(read_pair(&mut reader)?, Subject::read(&mut reader)?),
         other => return Err(Malformed::Kind(other)),
     };
     reader.end()?;
@@ -350,6 +417,15 @@ fn read_value(key: StateKey, content: &[u8]) -> Result<StateRecord, Malformed> {
                 released: reader.flag()?,
             },
         },
+        StateKey::Journal(key, group) => {
+            StateRecord::Journal(key, group, GroupJournal::read(&mut reader)?)
+        }
+        StateKey::Decision(pair, subject) => {
+            StateRecord::Decision(pair, subject, Made::read(&mut reader)?)
+        }
+        StateKey::Answer(pair, subject) => {
+            StateRecord::Answer(pair, subject, Answer::read(&mut reader)?)
+        }
     };
     reader.end()?;
     Ok(record)

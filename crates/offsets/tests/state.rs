@@ -2,7 +2,10 @@
 
 use bytes::Bytes;
 use proptest::prelude::*;
-use twinlog_offsets::state::{Gap, Lease, PartitionKey, Position, StateKey, StateRecord};
+use twinlog_offsets::state::{
+    Accepted, Answer, Decided, Gap, GroupJournal, Lease, Made, Overwrite, Pair, PartitionKey,
+    Placed, Position, StateKey, StateRecord, Subject,
+};
 use twinlog_offsets::{Malformed, StateError};
 use twinlog_types::{Code, SourceOffset, TargetOffset, TopicId};
 
@@ -50,7 +53,66 @@ fn one_of_each() -> Vec<StateRecord> {
             shard: 1,
             lease: Lease { instance: "host-1".into(), renewed_ms: 9, released: true },
         },
+        StateRecord::Journal(partition_key(), "app".into(), journal()),
+        decision(Subject::Topic("orders".into(), None), Decided::Pause),
+        decision(
+            Subject::Topic("orders".into(), Some(7)),
+            Decided::Resume {
+                accepted: vec![Accepted {
+                    partition: 7,
+                    code: Code::SourceGap,
+                    copied_to: SourceOffset(10),
+                    source_topic: TopicId([0x11; 16]),
+                }],
+            },
+        ),
+        decision(
+            Subject::Group("app".into()),
+            Decided::Sync {
+                overwrite: vec![Overwrite {
+                    topic: "orders".into(),
+                    partition: 7,
+                    stands: TargetOffset(90),
+                }],
+            },
+        ),
+        StateRecord::Answer(
+            pair(),
+            Subject::Group("app".into()),
+            Answer { by: "me".into(), of_ms: 5, at_ms: 6, done: true, text: "done".into() },
+        ),
     ]
+}
+
+fn pair() -> Pair {
+    Pair { source_cluster: "AA".into(), target_cluster: "B".into() }
+}
+
+fn journal() -> GroupJournal {
+    let placed =
+        |source, target| Placed { source: SourceOffset(source), target: TargetOffset(target) };
+    GroupJournal {
+        settled: Some(placed(100, 70)),
+        unsure: vec![placed(110, 80), placed(10, 7)],
+        written_ms: 9,
+    }
+}
+
+fn decision(subject: Subject, what: Decided) -> StateRecord {
+    StateRecord::Decision(pair(), subject, Made { by: "me".into(), at_ms: 5, what })
+}
+
+#[test]
+fn the_first_version_of_a_journal_and_a_decision_stays_readable() {
+    let records = one_of_each();
+    let (key, value) = records[4].encode();
+    let ids = "11".repeat(16) + &"22".repeat(16);
+    assert_eq!(hex(&key), format!("0105{}{}{ids}02{}{}", "024141", "0142", "0e", "03617070"));
+    let content = &value[..value.len() - 4];
+    assert_eq!(hex(content), "01".to_owned() + "0102" + "c8018c01" + "dc01a001" + "140e" + "12");
+    let (key, value) = records[5].encode();
+    assert_eq!(hex(&key), "0106".to_owned() + "0241410142" + "00" + "066f7264657273");
+    assert_eq!(hex(&value[..value.len() - 4]), "01".to_owned() + "026d65" + "0a" + "00");
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -208,8 +270,8 @@ proptest! {
 
     #[test]
     fn any_bytes_give_a_value_or_an_error(
-        kind in 0u8..6,
-        record in 0usize..4,
+        kind in 0u8..9,
+        record in 0usize..9,
         key in prop::collection::vec(any::<u8>(), 0..80),
         content in prop::collection::vec(any::<u8>(), 0..120),
     ) {

@@ -51,7 +51,8 @@ impl Simulation {
                 continue;
             }
             let about = |what| format!("{group} on {}-{}: {what}", place.0, place.1);
-            let back = i5c_commits::went_back(position.target, now);
+            let follows = position.theirs.is_none() && position.was_moved_back();
+            let back = i5c_commits::went_back(position.target, now, follows);
             self.verdicts.note(Invariant::I5c, back.map(about));
             if let (Some(offset), Some(known)) = (now, self.mirrors.get(place)) {
                 let skips = i5_translation::skips(known, position.furthest_lately(), offset);

@@ -36,6 +36,11 @@ impl Position {
         self.source.last().map(|(_, position)| *position)
     }
 
+    /// Whether the group was ever moved back on the source.
+    pub(crate) fn was_moved_back(&self) -> bool {
+        self.source.windows(2).any(|pair| pair[1].1 < pair[0].1)
+    }
+
     /// The furthest that the group stood on the source lately.
     pub(crate) fn furthest_lately(&self) -> Option<i64> {
         let since = Instant::now() - LATELY;

@@ -184,7 +184,7 @@ impl Simulation {
         let start = self.world.source.log_start(topic, *partition);
         let key = (group.to_owned(), place.clone());
         let before = self.positions.get(&key).and_then(Position::newest).unwrap_or(start);
-        // Only this group goes back, and its position on the target then stays where it is.
+        // Only this group goes back, and its position on the target with it, as nobody else moves it.
         let from = if group == "back" && self.random.one_in(2) { start } else { before };
         let span = (end - from + 1).max(1) as u64;
         let mut position = from + self.random.below(span) as i64;

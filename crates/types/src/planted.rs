@@ -48,7 +48,7 @@ defects! {
     GuessesAhead = "B11",
     /// Runs are merged: an older position is answered with the place of an earlier record.
     MergesRuns = "B12",
-    /// A smaller position is written over a larger one after a restart.
+    /// A smaller position is written over a larger one, whoever put it there.
     AcceptsSmaller = "B13",
     /// A group that could not be looked up counts as absent.
     FailedLookupIsAbsent = "B14",

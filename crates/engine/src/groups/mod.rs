@@ -4,11 +4,13 @@
 //! - [`reading`]: which groups there are, and what they have committed on the source.
 //! - [`targets`]: what they have committed on the target, and whether they have members there.
 //! - [`writing`]: decides with [`twinlog_flow::groups`] and commits on the target.
+//! - [`journal`]: what is committed is durable before it is sent.
 //! - [`checkpoints`]: writes what was confirmed as MM2's checkpoints.
 //!
 //! All groups of a round are read with one request for each coordinator.
 
 mod checkpoints;
+mod journal;
 mod reading;
 mod targets;
 mod writing;
@@ -40,7 +42,7 @@ pub(crate) async fn run(flow: Arc<Flow>) {
         return;
     }
     let mut reader = Reader::new();
-    let mut writer = Writer::new(config.sync_group_offsets_enabled);
+    let mut writer = Writer::new(&flow);
     let mut checkpoints = Checkpoints::new();
     let ending = flow.ending();
     let interval =

@@ -1,18 +1,24 @@
 //! Decides what is committed for groups on the target, and commits it.
 //!
-//! All groups that were read are decided on first; then they are committed, several at a time. A
-//! group's partitions go into one request.
+//! All groups that were read are decided on first. What moves a position goes into the journal, for
+//! all of them at once; then their positions are read once more, as the journal took its time; then
+//! they are committed, several at a time. A group's partitions go into one request.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tracing::{debug, info, warn};
 use twinlog_client::{ClientError, CommittedOffset, ErrorCode};
-use twinlog_flow::groups::{GroupAction, GroupTracker, Reading, Rules};
+use twinlog_flow::groups::{
+    GroupAction, GroupTracker, Reading, Rules, TargetGroup, is_written_back,
+};
+use twinlog_offsets::state::PartitionKey;
 use twinlog_types::{Code, GroupId, Planted, SourceOffset, TargetOffset, TopicPartition, planted};
 
+use super::journal::{self, Journals};
 use super::targets::Targets;
 use super::{Commits, translate, unreadable};
+use crate::cell::Cell;
 use crate::flow::Flow;
 use crate::parallel::in_parallel;
 
@@ -22,6 +28,7 @@ const COMMITS_AT_ONCE: usize = 32;
 /// The writing side: what is remembered of all groups.
 pub(super) struct Writer {
     pub(super) tracker: GroupTracker,
+    journals: Journals,
     /// What was said of each group last.
     said: BTreeMap<GroupId, Option<Code>>,
 }
@@ -30,17 +37,25 @@ pub(super) struct Writer {
 struct Due {
     source: TopicPartition,
     target: TopicPartition,
+    life: PartitionKey,
+    /// Where it stands on the target.
+    stands: Option<TargetOffset>,
     offset: TargetOffset,
+    /// Whether that moves it.
+    moves: bool,
     metadata: String,
 }
+
+/// What is to be committed, by group.
+type AllDue = Vec<(GroupId, Vec<Due>)>;
 
 /// The answer to a commit of one group.
 type Answer = Result<Vec<(TopicPartition, ErrorCode)>, ClientError>;
 
 impl Writer {
-    pub(super) fn new(sync_enabled: bool) -> Self {
-        let tracker = GroupTracker::new(Rules::new(sync_enabled));
-        Self { tracker, said: BTreeMap::new() }
+    pub(super) fn new(flow: &Flow) -> Self {
+        let tracker = GroupTracker::new(Rules::new(flow.config.sync_group_offsets_enabled));
+        Self { tracker, journals: Journals::new(flow), said: BTreeMap::new() }
     }
 
     /// Forgets what was said of groups that are not there any more.
@@ -97,9 +112,12 @@ pub(super) async fn write(
             due.push((group.clone(), positions));
         }
     }
+    let due = journaled(flow, writer, due).await;
+    let due = unmoved(flow, writer, due).await;
     for (group, positions, answer) in commit(flow, due).await {
         note(flow, writer, &group, &positions, answer);
     }
+    writer.journals.leave(flow, &mut writer.tracker);
     for group in sources.keys() {
         writer.say(flow, group);
     }
@@ -113,41 +131,141 @@ fn decide(
     commits: &[CommittedOffset],
     (target, targets): (&[CommittedOffset], &Targets),
 ) -> Vec<Due> {
-    let on_target: BTreeMap<&TopicPartition, i64> =
-        target.iter().map(|one| (&one.tp, one.offset)).collect();
+    let on_target: BTreeMap<&TopicPartition, &CommittedOffset> =
+        target.iter().map(|one| (&one.tp, one)).collect();
     let target_group = targets.state(group);
     let mut due = Vec::new();
+    let mut unread = None;
     for commit in commits.iter().filter(|commit| commit.offset >= 0) {
         let Some(cell) = flow.cells.get(&commit.tp) else { continue };
-        let (translation, copied_end) = translate(&cell, SourceOffset(commit.offset));
-        let reading = Reading {
-            source: Some(SourceOffset(commit.offset)),
-            translation,
-            copied_end,
-            target: on_target
-                .get(&cell.target)
-                .filter(|&&offset| offset >= 0)
-                .map(|&offset| TargetOffset(offset)),
-            target_group,
-        };
-        let action = writer.tracker.observe(group, &commit.tp, reading, flow.now_ms());
-        if let GroupAction::Commit(offset) = action {
-            due.push(Due {
-                source: commit.tp.clone(),
-                target: cell.target.clone(),
-                offset,
-                metadata: commit.metadata.clone(),
-            });
+        let stands = on_target.get(&cell.target);
+        if let Some(code) = stands.map(|one| one.error).filter(|code| !code.is_ok()) {
+            // A consumer's transaction that is open, say: it is not without a commit.
+            unread = Some(code);
+            continue;
         }
+        let target = stands.map(|one| TargetOffset(one.offset)).filter(|offset| offset.0 >= 0);
+        let reading = read(flow, group, &cell, SourceOffset(commit.offset), (target, target_group));
+        let Writer { tracker, journals, .. } = writer;
+        journals.prepare(tracker, group, &commit.tp, &cell.key);
+        let action = tracker.observe(group, &commit.tp, reading, flow.now_ms());
+        let (GroupAction::Commit(offset) | GroupAction::Renew(offset)) = action else { continue };
+        due.push(Due {
+            source: commit.tp.clone(),
+            target: cell.target.clone(),
+            life: cell.key.clone(),
+            stands: target,
+            offset,
+            moves: matches!(action, GroupAction::Commit(_)),
+            metadata: commit.metadata.clone(),
+        });
+    }
+    if let Some(code) = unread {
+        let standing = unreadable(code, group, "the target");
+        writer.tracker.unreadable(group, standing, flow.now_ms());
     }
     due
 }
 
+/// One position as it was read, with its place on the target.
+fn read(
+    flow: &Flow,
+    group: &GroupId,
+    cell: &Cell,
+    source: SourceOffset,
+    (target, target_group): (Option<TargetOffset>, TargetGroup),
+) -> Reading {
+    let (loading, copied_to) = {
+        let copier = cell.copier.lock();
+        (!copier.is_settled() && copier.stopped().is_none(), copier.map().copied_to())
+    };
+    let (translation, copied_end) = translate(cell, source);
+    let (from, to) = (&cell.source.topic, &cell.target.topic);
+    let opposite = flow.opposite.as_deref();
+    Reading {
+        source: Some(source),
+        translation,
+        copied_end,
+        target,
+        target_group,
+        loading,
+        lost: cell.lost_from(source, copied_to),
+        both_directions: opposite.is_some_and(|back| is_written_back(back, group, from, to)),
+    }
+}
+
+/// What is due and durable in the journal. What is not is decided on again with the next round.
+async fn journaled(flow: &Flow, writer: &mut Writer, due: AllDue) -> AllDue {
+    let mut entries = Vec::new();
+    for (group, positions) in &due {
+        let journals: BTreeMap<_, _> =
+            writer.tracker.positions(group).map(|(tp, one)| (tp, one.journal().clone())).collect();
+        for one in positions.iter().filter(|one| one.moves) {
+            let Some(journal) = journals.get(&one.source) else { continue };
+            entries.push((one.life.clone(), group.clone(), journal.clone()));
+        }
+    }
+    if entries.is_empty() {
+        return due;
+    }
+    let failed = journal::write(flow, entries).await;
+    let (unwritten, written): (AllDue, AllDue) =
+        due.into_iter().partition(|(group, _)| failed.contains(group));
+    let now_ms = flow.now_ms();
+    for (group, positions) in unwritten {
+        for one in positions {
+            let reason = "it was not sent, as its journal could not be written";
+            writer.tracker.failed(&group, &one.source, reason, now_ms);
+        }
+    }
+    written
+}
+
+/// What is due and stands where it was read. Consumers of the target may have come and gone while
+/// the journal was written; brokers take any commit once a group is without members.
+async fn unmoved(flow: &Flow, writer: &mut Writer, due: AllDue) -> AllDue {
+    let moving: Vec<GroupId> = due
+        .iter()
+        .filter(|(_, positions)| positions.iter().any(|one| one.moves))
+        .map(|(group, _)| group.clone())
+        .collect();
+    if moving.is_empty() || planted(Planted::FailedLookupIsAbsent) {
+        return due;
+    }
+    let again = flow.target.fetch_offsets(&moving).await.unwrap_or_default();
+    let mut left = Vec::new();
+    for (group, positions) in due {
+        if !moving.contains(&group) {
+            left.push((group, positions));
+            continue;
+        }
+        let Some(Ok(commits)) = again.get(&group) else {
+            give_up(writer, &group, &positions);
+            continue;
+        };
+        let stands: BTreeMap<&TopicPartition, &CommittedOffset> =
+            commits.iter().map(|one| (&one.tp, one)).collect();
+        let (still, moved): (Vec<Due>, Vec<Due>) = positions.into_iter().partition(|one| {
+            let now = stands.get(&one.target);
+            let offset = now.map(|now| TargetOffset(now.offset)).filter(|offset| offset.0 >= 0);
+            now.is_none_or(|now| now.error.is_ok()) && offset == one.stands
+        });
+        give_up(writer, &group, &moved);
+        if !still.is_empty() {
+            left.push((group, still));
+        }
+    }
+    left
+}
+
+fn give_up(writer: &mut Writer, group: &GroupId, positions: &[Due]) {
+    for one in positions {
+        writer.tracker.given_up(group, &one.source);
+    }
+}
+
 /// Commits what is due, several groups at a time.
-async fn commit(
-    flow: &Arc<Flow>,
-    due: Vec<(GroupId, Vec<Due>)>,
-) -> Vec<(GroupId, Vec<Due>, Answer)> {
+async fn commit(flow: &Arc<Flow>, due: AllDue) -> Vec<(GroupId, Vec<Due>, Answer)> {
     let commits = due.into_iter().map(|(group, positions)| {
         let target = flow.target.clone();
         async move {

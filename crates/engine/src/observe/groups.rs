@@ -5,14 +5,17 @@ use std::collections::BTreeMap;
 use twinlog_client::{ClientError, CommittedOffset, ErrorCode, GroupKind, GroupListing};
 use twinlog_flow::Standing;
 use twinlog_flow::groups::{
-    Decision, GroupAction, GroupSelection, History, Reading, Rules, TargetGroup, decide, select,
+    Decision, GroupAction, GroupSelection, History, Reading, Rules, TargetGroup, decide,
+    is_written_back, select,
 };
 use twinlog_mirror::replicates;
+use twinlog_offsets::state::GroupJournal;
 use twinlog_types::{
     Code, GroupId, SourceOffset, State, TargetOffset, TopicPartition, Translation,
 };
 
-use super::load::{MappedPartition, Maps};
+use super::load::Maps;
+use super::partitions::is_lost;
 use super::{FlowObservation, GroupObservation, GroupPosition, Observer, code_of_answer, worst};
 
 type Commits = BTreeMap<GroupId, Result<Vec<CommittedOffset>, ErrorCode>>;
@@ -146,9 +149,9 @@ impl Observer {
             let mapped = maps.mapped.get(&commit.tp);
             let position = self.position(
                 commit,
-                mapped,
+                maps,
                 &target,
-                &Look { rules, target_group, now_ms, running },
+                &Look { group: &listing.group, rules, target_group, now_ms, running },
             );
             let urgency = position.standing.urgency();
             if most_urgent.is_none_or(|before| urgency > before) {
@@ -173,10 +176,11 @@ impl Observer {
     fn position(
         &self,
         commit: &CommittedOffset,
-        mapped: Option<&MappedPartition>,
+        maps: &Maps,
         committed: &BTreeMap<&TopicPartition, i64>,
-        look: &Look,
+        look: &Look<'_>,
     ) -> GroupPosition {
+        let mapped = maps.mapped.get(&commit.tp);
         let by_name = || {
             let topic = self.config.remote_topic(commit.tp.topic.as_str());
             TopicPartition::new(topic, commit.tp.partition)
@@ -186,15 +190,31 @@ impl Observer {
         let translation =
             mapped.map_or(Translation::Unknown, |mapped| mapped.map.translate(source));
         let committed_target = committed.get(&target).copied();
+        let life = maps.known.partitions.get(&commit.tp).map(|(life, _)| life);
+        let journal = life
+            .and_then(|life| maps.stored.journals.get(life)?.get(look.group))
+            .cloned()
+            .unwrap_or_default();
+        let lost = life.and_then(|life| maps.stored.partitions.get(life)).map_or(0, |stored| {
+            let copied_to = mapped.map_or(SourceOffset(0), |mapped| mapped.map.copied_to());
+            let gaps = stored.gaps.values().filter(|gap| is_lost(gap) && gap.to <= copied_to);
+            gaps.map(|gap| gap.to.since(gap.from.max(source))).sum()
+        });
+        let opposite = self.opposite.as_deref();
         let reading = Reading {
             source: Some(source),
             translation,
             copied_end: mapped.map(|mapped| mapped.map.target_end()),
             target: committed_target.map(TargetOffset),
             target_group: look.target_group,
+            loading: false,
+            lost,
+            both_directions: opposite.is_some_and(|back| {
+                is_written_back(back, look.group, &commit.tp.topic, &target.topic)
+            }),
         };
         let standing = if commit.error.is_ok() {
-            look.standing(&reading)
+            look.standing(&reading, journal)
         } else {
             let reason = format!("its commit on the source could not be read: {}", commit.error);
             Standing::because(State::Unknown, reason)
@@ -213,18 +233,21 @@ impl Observer {
 }
 
 /// What holds for all positions of a group.
-struct Look {
+struct Look<'a> {
+    group: &'a GroupId,
     rules: Rules,
     target_group: TargetGroup,
     now_ms: i64,
     running: bool,
 }
 
-impl Look {
-    /// How a position stands by this one reading. A commit that is due is not there yet.
-    fn standing(&self, reading: &Reading) -> Standing {
-        let mut history = History::default();
-        let Decision { action, standing } = decide(&self.rules, &mut history, reading, self.now_ms);
+impl Look<'_> {
+    /// How a position stands by this one reading, and what the journal says of it. A commit that is
+    /// due is not there yet.
+    fn standing(&self, reading: &Reading, journal: GroupJournal) -> Standing {
+        let mut history = History { journal, ..History::default() };
+        let Decision { action, standing } =
+            decide(&self.rules, self.group, &mut history, reading, self.now_ms);
         let standing = standing.unwrap_or_else(Standing::in_sync);
         match action {
             GroupAction::Commit(offset) if reading.target != Some(offset) => {
@@ -280,8 +303,18 @@ fn target_group(listing: Option<&GroupListing>) -> TargetGroup {
 mod tests {
     use super::*;
 
-    fn look(running: bool) -> Look {
-        Look { rules: Rules::new(true), target_group: TargetGroup::Empty, now_ms: 1_000, running }
+    fn app() -> GroupId {
+        "app".into()
+    }
+
+    fn look(group: &GroupId, running: bool) -> Look<'_> {
+        Look {
+            group,
+            rules: Rules::new(true),
+            target_group: TargetGroup::Empty,
+            now_ms: 1_000,
+            running,
+        }
     }
 
     fn reading(target: Option<i64>) -> Reading {
@@ -291,21 +324,30 @@ mod tests {
             copied_end: Some(TargetOffset(90)),
             target: target.map(TargetOffset),
             target_group: TargetGroup::Empty,
+            loading: false,
+            lost: 0,
+            both_directions: false,
         }
     }
 
     #[test]
     fn a_position_is_in_sync_when_the_target_stands_at_its_translation() {
-        assert_eq!(look(true).standing(&reading(Some(87))), Standing::in_sync());
-        assert_eq!(look(false).standing(&reading(Some(87))), Standing::in_sync());
+        assert_eq!(
+            look(&app(), true).standing(&reading(Some(87)), GroupJournal::default()),
+            Standing::in_sync()
+        );
+        assert_eq!(
+            look(&app(), false).standing(&reading(Some(87)), GroupJournal::default()),
+            Standing::in_sync()
+        );
     }
 
     #[test]
     fn a_commit_that_is_due_is_not_there_yet() {
         for target in [None, Some(80)] {
-            let due = look(true).standing(&reading(target));
+            let due = look(&app(), true).standing(&reading(target), GroupJournal::default());
             assert_eq!((due.state, due.code), (State::CatchingUp, None));
-            let nobody = look(false).standing(&reading(target));
+            let nobody = look(&app(), false).standing(&reading(target), GroupJournal::default());
             assert_eq!((nobody.state, nobody.code), (State::Waiting, Some(Code::MirrorNotRunning)));
         }
     }
@@ -313,8 +355,18 @@ mod tests {
     #[test]
     fn a_group_with_a_position_that_is_never_written_is_not_in_sync() {
         let rules = Rules::new(false);
-        let off = Look { rules, target_group: TargetGroup::Absent, now_ms: 1_000, running: true };
-        let (unwritten, there) = (off.standing(&reading(None)), off.standing(&reading(Some(87))));
+        let app = app();
+        let off = Look {
+            group: &app,
+            rules,
+            target_group: TargetGroup::Absent,
+            now_ms: 1_000,
+            running: true,
+        };
+        let (unwritten, there) = (
+            off.standing(&reading(None), GroupJournal::default()),
+            off.standing(&reading(Some(87)), GroupJournal::default()),
+        );
         let behind = Standing::found(State::Waiting, Code::NothingCopied, "nothing");
         let whole = |parts: &[&Standing]| {
             let parts = parts.iter().map(|part| ("orders-0".to_owned(), *part));
@@ -331,7 +383,7 @@ mod tests {
 
     #[test]
     fn a_target_that_stands_ahead_is_named() {
-        let ahead = look(true).standing(&reading(Some(89)));
+        let ahead = look(&app(), true).standing(&reading(Some(89)), GroupJournal::default());
         assert_eq!((ahead.state, ahead.code), (State::Waiting, Some(Code::TargetAhead)));
     }
 }

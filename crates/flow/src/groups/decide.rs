@@ -1,6 +1,9 @@
 //! The decision for one group on one partition.
 
-use twinlog_types::{Code, Planted, SourceOffset, State, TargetOffset, Translation, planted};
+use twinlog_offsets::state::GroupJournal;
+use twinlog_types::{
+    Code, GroupId, Planted, SourceOffset, State, TargetOffset, Translation, planted,
+};
 
 use crate::standing::Standing;
 
@@ -9,7 +12,8 @@ use crate::standing::Standing;
 pub struct Rules {
     /// `sync.group.offsets.enabled`.
     pub sync_enabled: bool,
-    /// How long after a lower source commit was first read a second reading confirms it.
+    /// How long after a lower source commit was first read a second reading confirms it; and how
+    /// long the target must have stood still before it is taken back.
     pub confirm_after_ms: i64,
     /// After how long a commit is written again although it did not change, so that it outlives
     /// the target's `offsets.retention.minutes`. `None`: never.
@@ -54,37 +58,58 @@ pub struct Reading {
     pub target: Option<TargetOffset>,
     /// The group on the target.
     pub target_group: TargetGroup,
-}
-
-/// What we committed on the target.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Committed {
-    /// For which source commit.
-    pub source: SourceOffset,
-    /// The offset written.
-    pub target: TargetOffset,
-    /// When the target acknowledged it; `None` when that is not known (after a restart).
-    pub at_ms: Option<i64>,
+    /// The offset map is still being read, or the target's tail looked at: where the source's
+    /// commit is on the target is known in a moment.
+    pub loading: bool,
+    /// How many offsets of the group's backlog the gap ledger names as lost.
+    pub lost: u64,
+    /// The flow of the other direction writes the same group on the topic that this one reads.
+    pub both_directions: bool,
 }
 
 /// What is remembered of a group's position in a partition from one reading to the next.
-#[derive(Clone, Default, PartialEq, Eq, Debug)]
+#[derive(Clone, Default, PartialEq, Eq, Hash, Debug)]
 pub struct History {
-    /// The last source commit that counts.
+    /// The last source commit that counts, and where that was on the target.
     pub source: Option<SourceOffset>,
+    /// Where it was on the target.
+    pub place: Option<TargetOffset>,
     /// A lower one, not confirmed yet, and when it was first read.
     pub lower: Option<(SourceOffset, i64)>,
-    /// Where the source stood before it was moved back; forgotten once it is there again.
-    pub rewound_from: Option<SourceOffset>,
-    /// What we last committed.
-    pub ours: Option<Committed>,
+    /// Where the source stood before it was moved back, and its place on the target then; forgotten
+    /// once it is there again, or followed.
+    pub rewound_from: Option<(SourceOffset, Option<TargetOffset>)>,
+    /// Since when every reading found the target without members, where we settled it.
+    pub idle_since_ms: Option<i64>,
+    /// What we committed, as the journal has it or is about to.
+    pub journal: GroupJournal,
+    /// An operator allows to move the position as long as it stands here.
+    pub overwrite: Option<TargetOffset>,
+}
+
+impl History {
+    /// As a journal that was read at the start tells it.
+    pub fn from_journal(mut journal: GroupJournal) -> Self {
+        journal.doubt();
+        let furthest = journal.furthest();
+        Self {
+            source: furthest.map(|placed| placed.source),
+            place: furthest.map(|placed| placed.target),
+            journal,
+            ..Self::default()
+        }
+    }
 }
 
 /// What to do about one group in one partition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum GroupAction {
-    /// Commit this offset on the target: leader epoch -1, generation -1, no member id.
+    /// Commit this offset on the target: leader epoch -1, generation -1, no member id. It moves the
+    /// position, so that it must be in the journal before it is sent.
     Commit(TargetOffset),
+    /// Commit what stands there once more, so that it does not expire. Nothing moves, and whose
+    /// position it is stays as it was.
+    Renew(TargetOffset),
     /// Leave what is there.
     Keep,
 }
@@ -104,24 +129,36 @@ impl Decision {
     }
 }
 
-/// Decides about one reading and takes note of it in `history`.
+/// Decides about one reading of `group` and takes note of it in `history`.
 ///
-/// `history.ours` is left alone: a commit counts when the target has acknowledged it.
-pub fn decide(rules: &Rules, history: &mut History, reading: &Reading, now_ms: i64) -> Decision {
+/// `history.journal` only loses what the reading refutes: a commit counts when the target has
+/// acknowledged it.
+pub fn decide(
+    rules: &Rules,
+    group: &GroupId,
+    history: &mut History,
+    reading: &Reading,
+    now_ms: i64,
+) -> Decision {
     // A stored -1 ("no offset", as some clients reset) is no position.
     let target = reading.target.filter(|offset| offset.0 >= 0);
+    see_target(history, reading, target, now_ms);
     let Some(source) = reading.source.filter(|offset| offset.0 >= 0) else {
         return Decision::keep(without_commit(history));
     };
     if !accept(rules, history, source, now_ms) {
         return Decision { action: GroupAction::Keep, standing: None };
     }
-    let Some(offset) = reading.translation.offset() else {
+    if reading.both_directions {
         return Decision::keep(Standing::found(
-            State::Waiting,
-            Code::NothingCopied,
-            format!("source offset {source} has no known place on the target yet"),
+            State::Stopped,
+            Code::BothDirectionsSync,
+            "the flow of the other direction writes this group on the same topic: each would follow \
+             the other; leave the group or the topic out of one of the two flows",
         ));
+    }
+    let Some(offset) = reading.translation.offset() else {
+        return Decision::keep(unknown_place(reading, source));
     };
     if offset.0 < 0 || reading.copied_end.is_some_and(|end| offset > end) {
         // The map never answers so; if it did, a consumer of the target would be reset.
@@ -130,15 +167,29 @@ pub fn decide(rules: &Rules, history: &mut History, reading: &Reading, now_ms: i
             format!("the translation {offset} of {source} lies outside of what was copied"),
         ));
     }
+    history.place = Some(offset);
     match target {
-        Some(target)
-            if target > offset && !(planted(Planted::AcceptsSmaller) && history.ours.is_none()) =>
-        {
-            Decision::keep(ahead(history, reading, source, offset, target))
+        Some(target) if target > offset => {
+            ahead(rules, group, history, reading, (source, offset, target), now_ms)
         }
         Some(target) if target == offset => equal(rules, history, reading, source, offset, now_ms),
         _ => forward(rules, history, reading, source, offset, target),
     }
+}
+
+/// Takes note of where the target stands. What we wrote is ours only for as long as nobody is seen
+/// to have moved it: a place that was left and is reached again is somebody else's.
+fn see_target(history: &mut History, reading: &Reading, target: Option<TargetOffset>, now_ms: i64) {
+    let settled = history.journal.settled.map(|settled| settled.target);
+    let explained = target.is_some_and(|target| history.journal.explains(target).is_some());
+    if target.is_some() && !explained {
+        history.journal.forget();
+    } else if settled != target {
+        history.journal.settled = None;
+    }
+    let idle = matches!(reading.target_group, TargetGroup::Absent | TargetGroup::Empty);
+    history.idle_since_ms = (idle && settled.is_some() && settled == target)
+        .then(|| history.idle_since_ms.map_or(now_ms, |since| since.min(now_ms)));
 }
 
 /// Whether `source` counts; notes rewinds.
@@ -146,20 +197,20 @@ fn accept(rules: &Rules, history: &mut History, source: SourceOffset, now_ms: i6
     if let Some(last) = history.source
         && source < last
     {
-        let (_, first_ms) = *history.lower.get_or_insert((source, now_ms));
-        if now_ms < first_ms {
-            // The clock stepped back: wait from here on.
+        let (lowest, first_ms) = *history.lower.get_or_insert((source, now_ms));
+        if now_ms < first_ms || source < lowest {
+            // The clock stepped back, or this one was not read before: wait from here on.
             history.lower = Some((source, now_ms));
             return false;
         }
         if now_ms - first_ms < rules.confirm_after_ms {
             return false;
         }
-        history.rewound_from = history.rewound_from.max(Some(last));
+        history.rewound_from = history.rewound_from.max(Some((last, history.place)));
     }
     history.lower = None;
     history.source = Some(source);
-    if history.rewound_from.is_some_and(|from| source >= from) {
+    if history.rewound_from.is_some_and(|(from, _)| source >= from) {
         history.rewound_from = None;
     }
     true
@@ -177,26 +228,105 @@ fn without_commit(history: &History) -> Standing {
     Standing::found(State::Waiting, Code::GroupWithoutCommits, reason)
 }
 
-/// The target's commit is ahead of the translation: it is kept, whoever wrote it.
+fn unknown_place(reading: &Reading, source: SourceOffset) -> Standing {
+    if reading.loading {
+        return Standing::found(
+            State::Waiting,
+            Code::MapLoading,
+            "the offset map is being read; nothing is written before it is known",
+        );
+    }
+    Standing::found(
+        State::Waiting,
+        Code::NothingCopied,
+        format!("source offset {source} has no known place on the target yet"),
+    )
+}
+
+/// Source commit, its place on the target, and where the target stands.
+type Places = (SourceOffset, TargetOffset, TargetOffset);
+
+/// The target's commit is ahead of the translation. It is kept, unless it is certainly ours and the
+/// source was moved back, or an operator wants it so.
 fn ahead(
+    rules: &Rules,
+    group: &GroupId,
+    history: &mut History,
+    reading: &Reading,
+    places: Places,
+    now_ms: i64,
+) -> Decision {
+    let (source, offset, target) = places;
+    let idle = matches!(reading.target_group, TargetGroup::Absent | TargetGroup::Empty);
+    let sure = !matches!(reading.translation, Translation::LowerBound(_));
+    let writable = rules.sync_enabled && idle && sure;
+    let wanted = history.overwrite == Some(target);
+    let follows = follows(rules, history, source, target, now_ms);
+    if writable && (wanted || follows || planted(Planted::AcceptsSmaller)) {
+        return Decision {
+            action: GroupAction::Commit(offset),
+            standing: Some(settled(reading, source, offset)),
+        };
+    }
+    Decision::keep(stands_ahead(rules, group, history, reading, places))
+}
+
+/// Whether the target is taken back with the source: the rewind is confirmed, and the target has
+/// stood without members where we put it, in every reading, for as long as a confirmation takes.
+fn follows(
+    rules: &Rules,
+    history: &History,
+    source: SourceOffset,
+    target: TargetOffset,
+    now_ms: i64,
+) -> bool {
+    history.rewound_from.is_some()
+        && is_ours(history, source, target)
+        && history
+            .idle_since_ms
+            .is_some_and(|since| now_ms.saturating_sub(since) >= rules.confirm_after_ms)
+}
+
+/// Whether the target certainly stands where we put it for a later source commit.
+fn is_ours(history: &History, source: SourceOffset, target: TargetOffset) -> bool {
+    history.journal.settled.is_some_and(|ours| ours.target == target && ours.source > source)
+}
+
+/// How a target stands that is ahead and left there.
+fn stands_ahead(
+    rules: &Rules,
+    group: &GroupId,
     history: &History,
     reading: &Reading,
-    source: SourceOffset,
-    offset: TargetOffset,
-    target: TargetOffset,
+    (source, offset, target): Places,
 ) -> Standing {
-    let by_us = history.ours.filter(|ours| ours.target == target);
-    let rewound_from =
-        history.rewound_from.or(by_us.map(|ours| ours.source).filter(|&from| from > source));
+    let written = history.journal.explains(target);
+    let rewound = history.rewound_from.filter(|(_, place)| {
+        // Further on than the source ever was: the target's own consumers read on.
+        place.is_none_or(|place| target <= place)
+    });
+    let rewound_from = rewound
+        .map(|(from, _)| from)
+        .or(written.map(|ours| ours.source).filter(|&from| from > source));
     if let Some(from) = rewound_from {
-        let reason = format!(
+        let moved = format!(
             "the source group was moved back from {from} to {source} and the target still stands at \
-             {target}, not {offset}: a failover now would skip records; to follow, move it there by \
-             hand: kafka-consumer-groups --reset-offsets --to-offset {offset}"
+             {target}, not {offset}"
+        );
+        let live = matches!(reading.target_group, TargetGroup::Live { .. });
+        if rules.sync_enabled && is_ours(history, source, target) && !live {
+            let reason = format!(
+                "{moved}; nobody else moved it, so a running twinlog takes it back as well"
+            );
+            return Standing::found(State::CatchingUp, Code::SourceRewound, reason);
+        }
+        let reason = format!(
+            "{moved}: a failover now would skip records; to follow: {}",
+            overwriting(group)
         );
         return Standing::found(State::Waiting, Code::SourceRewound, reason);
     }
-    if by_us.is_some() && reading.copied_end.is_some_and(|end| target > end) {
+    if written.is_some() && reading.copied_end.is_some_and(|end| target > end) {
         let reason = format!(
             "committed {target} on the target, which has lost records since: only {offset} is copied \
              now, and a consumer that starts before the copy is there again would be reset"
@@ -215,33 +345,37 @@ fn ahead(
     }
     let reason = format!(
         "the target group stands at {target}, {} offsets ahead of the source's place {offset}, and \
-         twinlog has not seen the source group there",
-        target.since(offset)
+         twinlog did not put it there: it was moved by the target's own consumers, or by hand; to \
+         take it back: {}",
+        target.since(offset),
+        overwriting(group)
     );
     Standing::found(State::Waiting, Code::TargetAhead, reason)
+}
+
+fn overwriting(group: &GroupId) -> String {
+    format!("twinlog sync FILE --group '{group}' --overwrite")
 }
 
 /// The target stands where it belongs. The commit is renewed before it expires.
 fn equal(
     rules: &Rules,
-    history: &History,
+    history: &mut History,
     reading: &Reading,
     source: SourceOffset,
     offset: TargetOffset,
     now_ms: i64,
 ) -> Decision {
+    history.rewound_from = None;
     let standing = settled(reading, source, offset);
-    let old = match (rules.renew_after_ms, history.ours) {
-        (None, _) => false,
-        (Some(after), Some(Committed { target, at_ms: Some(at_ms), .. })) if target == offset => {
-            now_ms.saturating_sub(at_ms) >= after
-        }
-        // Written before a restart, or by somebody else: its age is not known.
-        (Some(_), _) => true,
-    };
+    // Written by somebody else, or not known to have arrived: its age is not known.
+    let written_ms = Some(history.journal.written_ms).filter(|&ms| ms > 0);
+    let old = rules.renew_after_ms.is_some_and(|after| {
+        written_ms.is_none_or(|written_ms| now_ms.saturating_sub(written_ms) >= after)
+    });
     let writable = matches!(reading.target_group, TargetGroup::Absent | TargetGroup::Empty);
     let action = if old && rules.sync_enabled && writable {
-        GroupAction::Commit(offset)
+        GroupAction::Renew(offset)
     } else {
         GroupAction::Keep
     };
@@ -286,19 +420,29 @@ fn forward(
             return Decision::keep(Standing::because(State::Unknown, reason));
         }
     }
-    let standing = match history.ours {
-        Some(ours) if target.is_none() => Standing::found(
-            settled(reading, source, offset).state,
-            Code::OffsetsExpired,
-            format!("the target had forgotten the commit {}; {offset} was written", ours.target),
-        ),
-        _ => settled(reading, source, offset),
+    let standing = if target.is_none() && history.journal.written_ms > 0 {
+        let state = settled(reading, source, offset).state;
+        let reason = format!("the target had forgotten the group's commit; {offset} was written");
+        Standing::found(state, Code::OffsetsExpired, reason)
+    } else {
+        settled(reading, source, offset)
     };
     Decision { action: GroupAction::Commit(offset), standing: Some(standing) }
 }
 
 /// How a position stands that is on the target as translated.
 fn settled(reading: &Reading, source: SourceOffset, offset: TargetOffset) -> Standing {
+    if reading.lost > 0 && !matches!(reading.translation, Translation::LowerBound(_)) {
+        return Standing::found(
+            State::InSync,
+            Code::BacklogNotOnTarget,
+            format!(
+                "{} records of this group's backlog are lost: the source deleted them before they \
+                 were copied; the next one there is at {offset}",
+                reading.lost
+            ),
+        );
+    }
     match reading.translation {
         Translation::LowerBound(_) => catching_up(source, offset),
         Translation::BeforeStart { missing, .. } if missing > 0 => Standing::found(

@@ -1,7 +1,7 @@
 //! Which groups are followed.
 
-use twinlog_mirror::{NameFilter, Verdict};
-use twinlog_types::{Code, State};
+use twinlog_mirror::{FlowConfig, NameFilter, Verdict, replicates};
+use twinlog_types::{Code, GroupId, State, TopicName};
 
 use crate::standing::Standing;
 
@@ -41,6 +41,21 @@ pub fn select(
     }
 }
 
+/// Whether the flow `back`, of the other direction, writes `group` on the very topic that this flow
+/// reads: `source` is copied to `target` here, and `target` to `source` there. With names that are
+/// prefixed that never is so: each direction has topics of its own.
+pub fn is_written_back(
+    back: &FlowConfig,
+    group: &GroupId,
+    source: &TopicName,
+    target: &TopicName,
+) -> bool {
+    back.sync_group_offsets_enabled
+        && back.remote_topic(target.as_str()) == *source
+        && replicates(back, target.as_str())
+        && matches!(back.groups.why(group.as_str()), Verdict::Included)
+}
+
 impl GroupSelection {
     /// How a group that is not followed stands; `None` for one that is.
     pub fn standing(&self) -> Option<Standing> {
@@ -73,6 +88,28 @@ impl GroupSelection {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn both_directions_write_one_group_only_on_topics_of_one_name() {
+        let back = |policy: &str, more: &str| {
+            let text = format!(
+                "clusters = a, b\na.bootstrap.servers = a:1\nb.bootstrap.servers = b:1\n\
+                 b->a.enabled = true\nsync.group.offsets.enabled = true\n\
+                 replication.policy.class = org.apache.kafka.connect.mirror.{policy}\n{more}\n"
+            );
+            let parsed = twinlog_mirror::Configuration::parse("f", text.as_bytes(), &[]).unwrap();
+            parsed.flows()[0].clone()
+        };
+        let written = |back: &FlowConfig, source: &str, target: &str| {
+            is_written_back(back, &"app".into(), &source.into(), &target.into())
+        };
+        let (default, identity) = ("DefaultReplicationPolicy", "IdentityReplicationPolicy");
+        assert!(!written(&back(default, ""), "t", "a.t"));
+        assert!(written(&back(identity, ""), "t", "t"));
+        assert!(!written(&back(identity, "b->a.topics = other"), "t", "t"));
+        assert!(!written(&back(identity, "b->a.groups = other"), "t", "t"));
+        assert!(!written(&back(identity, "b->a.sync.group.offsets.enabled = false"), "t", "t"));
+    }
 
     #[test]
     fn a_group_that_is_left_out_is_told_which_pattern_did_it() {

@@ -1,10 +1,11 @@
 //! Every followed group with its positions, since when it stands so, and the counts for `status`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use twinlog_offsets::state::{GroupJournal, Placed};
 use twinlog_types::{Code, GroupId, SourceOffset, State, TargetOffset, TopicPartition};
 
-use super::decide::{Committed, Decision, GroupAction, History, Reading, Rules, decide};
+use super::decide::{Decision, GroupAction, History, Reading, Rules, decide};
 use super::selection::GroupSelection;
 use crate::standing::Standing;
 
@@ -18,8 +19,17 @@ pub struct PartitionPosition {
     /// Since when it stands so (state and code).
     pub since_ms: i64,
     history: History,
-    /// What was decided and is not acknowledged: the commit, its source, and how it stands then.
-    pending: Option<(TargetOffset, SourceOffset, Standing)>,
+    pending: Option<Pending>,
+}
+
+/// What was decided and is not acknowledged.
+#[derive(Clone, Debug)]
+struct Pending {
+    placed: Placed,
+    /// Whether it moves the position.
+    moves: bool,
+    /// How the position stands then.
+    standing: Standing,
 }
 
 impl PartitionPosition {
@@ -28,9 +38,9 @@ impl PartitionPosition {
         self.history.source
     }
 
-    /// What we last committed, where that is known.
-    pub fn ours(&self) -> Option<Committed> {
-        self.history.ours
+    /// What we committed, as the journal must have it.
+    pub fn journal(&self) -> &GroupJournal {
+        &self.history.journal
     }
 
     /// Whether the last reading counts, so that a checkpoint may be written of it.
@@ -57,7 +67,7 @@ pub struct GroupStanding {
     pub since_ms: i64,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Group {
     /// Why the group as a whole is left out or cannot be read, and since when.
     whole: Option<(Standing, i64)>,
@@ -66,17 +76,29 @@ struct Group {
     seeds: BTreeMap<TopicPartition, History>,
 }
 
+/// What became of an operator's decision about one position.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Overwritten {
+    /// The target acknowledged this offset, or stood there already.
+    Done(TargetOffset),
+    /// The position has moved since the decision was made: it stands here now.
+    Void(Option<TargetOffset>),
+}
+
 /// The groups of one flow.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct GroupTracker {
     rules: Rules,
     groups: BTreeMap<GroupId, Group>,
+    /// Positions whose journal changed without anybody waiting for it.
+    unwritten: BTreeSet<(GroupId, TopicPartition)>,
+    overwritten: Vec<(GroupId, TopicPartition, Overwritten)>,
 }
 
 impl GroupTracker {
     /// No group yet.
     pub fn new(rules: Rules) -> Self {
-        Self { rules, groups: BTreeMap::new() }
+        Self { rules, groups: BTreeMap::new(), unwritten: BTreeSet::new(), overwritten: Vec::new() }
     }
 
     /// Changes the rules, as a reloaded configuration does.
@@ -84,30 +106,50 @@ impl GroupTracker {
         self.rules = rules;
     }
 
-    /// States what we committed before (from a journal); before the first reading of the partition.
-    pub fn seed(&mut self, group: &GroupId, partition: &TopicPartition, ours: Committed) {
-        let history = History { source: Some(ours.source), ours: Some(ours), ..History::default() };
+    /// States what we committed before (from the journal); before the first reading of the partition.
+    pub fn seed(&mut self, group: &GroupId, partition: &TopicPartition, journal: GroupJournal) {
+        let history = History::from_journal(journal);
         self.group(group).seeds.insert(partition.clone(), history);
     }
 
-    /// Decides about one reading. A returned commit is followed by exactly one of
-    /// [`committed`](Self::committed), [`refused`](Self::refused) or [`failed`](Self::failed); until
-    /// then the position stands as before.
+    /// An operator allows to move a position back, for as long as it stands at `stands`. What came of
+    /// it is told by [`take_overwritten`](Self::take_overwritten).
+    pub fn overwrite(&mut self, group: &GroupId, partition: &TopicPartition, stands: TargetOffset) {
+        let group = self.group(group);
+        let history = match group.partitions.get_mut(partition) {
+            Some(position) => &mut position.history,
+            None => group.seeds.entry(partition.clone()).or_default(),
+        };
+        history.overwrite = Some(stands);
+    }
+
+    /// What became of the positions that an operator decided about, each told once.
+    pub fn take_overwritten(&mut self) -> Vec<(GroupId, TopicPartition, Overwritten)> {
+        std::mem::take(&mut self.overwritten)
+    }
+
+    /// Decides about one reading. A returned [`Commit`](GroupAction::Commit) is sent once what
+    /// [`PartitionPosition::journal`] says is durable; it and a [`Renew`](GroupAction::Renew) are
+    /// followed by exactly one of [`committed`](Self::committed), [`refused`](Self::refused) or
+    /// [`failed`](Self::failed); until then the position stands as before.
     pub fn observe(
         &mut self,
-        group: &GroupId,
+        name: &GroupId,
         partition: &TopicPartition,
         reading: Reading,
         now_ms: i64,
     ) -> GroupAction {
         let rules = self.rules;
-        let group = self.group(group);
+        let group = self.groups.entry(name.clone()).or_default();
         group.whole = None;
         let mut history = match group.partitions.get_mut(partition) {
             Some(position) => std::mem::take(&mut position.history),
             None => group.seeds.remove(partition).unwrap_or_default(),
         };
-        let Decision { action, standing } = decide(&rules, &mut history, &reading, now_ms);
+        let before = history.journal.clone();
+        let Decision { action, standing } = decide(&rules, name, &mut history, &reading, now_ms);
+        let settled = settle_overwrite(&mut history, &reading, action);
+        self.overwritten.extend(settled.map(|what| (name.clone(), partition.clone(), what)));
         let first = || Standing::because(State::CatchingUp, "not committed on the target yet");
         let position =
             group.partitions.entry(partition.clone()).or_insert_with(|| PartitionPosition {
@@ -117,14 +159,21 @@ impl GroupTracker {
                 history: History::default(),
                 pending: None,
             });
-        position.history = history;
         position.pending = None;
+        let moves = matches!(action, GroupAction::Commit(_));
+        if let (GroupAction::Commit(target), Some(source)) = (action, history.source) {
+            history.journal.plan(Placed { source, target });
+        } else if history.journal != before {
+            self.unwritten.insert((name.clone(), partition.clone()));
+        }
+        position.history = history;
         // A reading that is not confirmed is not shown either.
         let Some(standing) = standing else { return action };
         position.reading = reading;
         match (action, position.history.source) {
-            (GroupAction::Commit(offset), Some(source)) => {
-                position.pending = Some((offset, source, standing));
+            (GroupAction::Commit(target) | GroupAction::Renew(target), Some(source)) => {
+                let placed = Placed { source, target };
+                position.pending = Some(Pending { placed, moves, standing });
             }
             _ => position.stand(standing, now_ms),
         }
@@ -140,14 +189,27 @@ impl GroupTracker {
         now_ms: i64,
     ) {
         let Some(position) = self.position(group, partition) else { return };
-        let Some((_, source, standing)) =
-            position.pending.take_if(|(pending, _, _)| *pending == offset)
+        let Some(Pending { placed, moves, standing }) =
+            position.pending.take_if(|pending| pending.placed.target == offset)
         else {
             return;
         };
-        position.history.ours = Some(Committed { source, target: offset, at_ms: Some(now_ms) });
+        let history = &mut position.history;
+        history.journal.written_ms = now_ms;
+        let mut overwritten = None;
+        if moves {
+            history.journal.settle(placed);
+            history.rewound_from = None;
+            history.idle_since_ms = None;
+            overwritten = history.overwrite.take();
+        }
         position.reading.target = Some(offset);
         position.stand(standing, now_ms);
+        self.unwritten.insert((group.clone(), partition.clone()));
+        if overwritten.is_some() {
+            let done = Overwritten::Done(offset);
+            self.overwritten.push((group.clone(), partition.clone(), done));
+        }
     }
 
     /// The target refused the commit: `code` as Kafka's protocol numbers it, `text` names it.
@@ -163,7 +225,13 @@ impl GroupTracker {
         /// classic, consumer and streams groups alike; also while a static member's session lasts.
         const UNKNOWN_MEMBER_ID: i16 = 25;
         let Some(position) = self.position(group, partition) else { return };
-        let offset = position.pending.take().map_or_else(String::new, |(o, _, _)| format!(" {o}"));
+        let pending = position.pending.take();
+        let offset =
+            pending.as_ref().map_or_else(String::new, |one| format!(" {}", one.placed.target));
+        if pending.is_some_and(|pending| pending.moves) {
+            // It certainly did not arrive.
+            position.history.journal.unplan();
+        }
         let standing = if code == UNKNOWN_MEMBER_ID {
             Standing::found(
                 State::Waiting,
@@ -178,6 +246,26 @@ impl GroupTracker {
             )
         };
         position.stand(standing, now_ms);
+        self.unwritten.insert((group.clone(), partition.clone()));
+    }
+
+    /// The commit was not sent, as the position has moved since it was read; the next reading counts.
+    pub fn given_up(&mut self, group: &GroupId, partition: &TopicPartition) {
+        let Some(position) = self.position(group, partition) else { return };
+        if position.pending.take().is_some_and(|pending| pending.moves) {
+            position.history.journal.unplan();
+            self.unwritten.insert((group.clone(), partition.clone()));
+        }
+    }
+
+    /// What the journal must say of positions that changed without a commit that waits for it.
+    pub fn take_unwritten(&mut self) -> Vec<(GroupId, TopicPartition, GroupJournal)> {
+        let changed = std::mem::take(&mut self.unwritten);
+        let journals = changed.into_iter().filter_map(|(group, partition)| {
+            let position = self.groups.get(&group)?.partitions.get(&partition)?;
+            Some((group, partition, position.history.journal.clone()))
+        });
+        journals.collect()
     }
 
     /// Whether the commit arrived is not known; the next reading tells.
@@ -189,7 +277,9 @@ impl GroupTracker {
         now_ms: i64,
     ) {
         let Some(position) = self.position(group, partition) else { return };
-        position.pending = None;
+        if position.pending.take().is_some_and(|pending| pending.moves) {
+            position.history.journal.doubt();
+        }
         let reason = format!("the commit was not answered: {reason}");
         position.stand(Standing::because(State::Unknown, reason), now_ms);
     }
@@ -275,6 +365,26 @@ impl GroupTracker {
         counts
     }
 
+    /// Everything that decides about what comes, with times told from `now_ms` back.
+    #[cfg(test)]
+    pub(super) fn relative(&self, now_ms: i64) -> String {
+        let ago = |ms: i64| (now_ms - ms).min(2_000);
+        let mut text = format!("{:?}", self.unwritten);
+        for group in self.groups.values() {
+            let positions =
+                group.partitions.values().map(|one| (&one.history, one.pending.is_some()));
+            for (history, pending) in positions.chain(group.seeds.values().map(|one| (one, false)))
+            {
+                let mut history = history.clone();
+                history.lower = history.lower.map(|(offset, ms)| (offset, ago(ms)));
+                history.idle_since_ms = history.idle_since_ms.map(ago);
+                history.journal.written_ms = 0;
+                text.push_str(&format!("{history:?} {pending}"));
+            }
+        }
+        text
+    }
+
     fn group(&mut self, group: &GroupId) -> &mut Group {
         self.groups.entry(group.clone()).or_default()
     }
@@ -286,6 +396,25 @@ impl GroupTracker {
     ) -> Option<&mut PartitionPosition> {
         self.groups.get_mut(group)?.partitions.get_mut(partition)
     }
+}
+
+/// What a reading says of an operator's decision, where that settles it.
+fn settle_overwrite(
+    history: &mut History,
+    reading: &Reading,
+    action: GroupAction,
+) -> Option<Overwritten> {
+    let stands = history.overwrite?;
+    if reading.target != Some(stands) {
+        history.overwrite = None;
+        return Some(Overwritten::Void(reading.target));
+    }
+    let there = reading.translation.offset() == Some(stands);
+    if there && !matches!(action, GroupAction::Commit(_)) {
+        history.overwrite = None;
+        return Some(Overwritten::Done(stands));
+    }
+    None
 }
 
 impl Group {

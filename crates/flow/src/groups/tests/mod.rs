@@ -1,6 +1,9 @@
-//! What is decided about groups, and what is never done to them.
+//! What is decided about groups: single facts. [`histories`] and [`model`] hold what is never done.
 
-use proptest::prelude::*;
+mod histories;
+mod model;
+
+use twinlog_offsets::state::{GroupJournal, Placed};
 use twinlog_types::Translation::{BeforeStart, End, Exact, LowerBound, Unknown};
 use twinlog_types::{
     Code, GroupId, SourceOffset, State, TargetOffset, TopicPartition, Translation,
@@ -23,11 +26,18 @@ fn reading(source: i64, translation: Translation<TargetOffset>, target: i64) -> 
         copied_end: Some(at(1_000)),
         target: (target >= 0).then_some(at(target)),
         target_group: TargetGroup::Empty,
+        loading: false,
+        lost: 0,
+        both_directions: false,
     }
 }
 
+fn app() -> GroupId {
+    "app".into()
+}
+
 fn look(reading: Reading) -> (GroupAction, State, Option<Code>) {
-    let decision = decide(&RULES, &mut History::default(), &reading, 0);
+    let decision = decide(&RULES, &app(), &mut History::default(), &reading, 0);
     let standing = decision.standing.unwrap();
     (decision.action, standing.state, standing.code)
 }
@@ -101,12 +111,12 @@ fn a_target_that_stands_ahead_is_never_taken_back() {
 fn with_the_sync_switched_off_the_place_is_told_and_not_written() {
     let rules = Rules { sync_enabled: false, renew_after_ms: Some(1), ..RULES };
     let mut history = History::default();
-    let off = decide(&rules, &mut history, &reading(10, Exact(at(7)), 5), 0);
+    let off = decide(&rules, &app(), &mut history, &reading(10, Exact(at(7)), 5), 0);
     let standing = off.standing.unwrap();
     assert_eq!(off.action, GroupAction::Keep);
     assert_eq!((standing.state, standing.code), (State::Excluded, Some(Code::SyncDisabled)));
     assert!(standing.reason.unwrap().contains('7'));
-    let equal = decide(&rules, &mut history, &reading(10, Exact(at(7)), 7), 9_999);
+    let equal = decide(&rules, &app(), &mut history, &reading(10, Exact(at(7)), 7), 9_999);
     assert_eq!(equal.action, GroupAction::Keep);
 }
 
@@ -130,7 +140,7 @@ impl Followed {
     /// Observes, and has the target accept what is committed.
     fn sync(&mut self, reading: Reading, now_ms: i64) -> GroupAction {
         let action = self.observe(reading, now_ms);
-        if let GroupAction::Commit(offset) = action {
+        if let GroupAction::Commit(offset) | GroupAction::Renew(offset) = action {
             self.tracker.committed(&self.group, &self.partition, offset, now_ms);
         }
         action
@@ -157,39 +167,205 @@ fn a_lower_source_commit_counts_after_a_second_reading_a_second_later() {
     // A reading in between that is not lower starts the wait anew.
     followed.sync(reading(90, Exact(at(60)), 70), 6_100);
     assert_eq!(followed.standing(), (State::InSync, None, 0));
-    followed.sync(reading(90, Exact(at(60)), 70), 7_100);
-    assert_eq!(followed.standing(), (State::Waiting, Some(Code::SourceRewound), 7_100));
+    let followed_back = followed.sync(reading(90, Exact(at(60)), 70), 7_100);
+    assert_eq!(followed_back, GroupAction::Commit(at(60)));
+}
+
+const COMMIT_7: GroupAction = GroupAction::Commit(TargetOffset(7));
+
+fn journal(settled: Option<(i64, i64)>, unsure: Option<(i64, i64)>) -> GroupJournal {
+    let placed =
+        |(source, target): (i64, i64)| Placed { source: SourceOffset(source), target: at(target) };
+    let unsure = unsure.map(placed).into_iter().collect();
+    GroupJournal { settled: settled.map(placed), unsure, written_ms: 1 }
 }
 
 #[test]
-fn a_rewound_source_stays_rewound_until_it_is_back() {
+fn a_rewind_is_followed_where_the_target_stands_where_we_put_it() {
     let mut followed = Followed::new(RULES);
     followed.sync(reading(100, Exact(at(70)), -1), 0);
-    for now in [1_000, 2_000] {
-        followed.sync(reading(10, Exact(at(7)), 70), now);
+    assert_eq!(followed.sync(reading(10, Exact(at(7)), 70), 1_000), GroupAction::Keep);
+    assert_eq!(followed.sync(reading(10, Exact(at(7)), 70), 1_999), GroupAction::Keep);
+    assert_eq!(followed.sync(reading(10, Exact(at(7)), 70), 2_000), COMMIT_7);
+    assert_eq!(followed.standing(), (State::InSync, None, 0));
+    // And on from there.
+    let on = followed.sync(reading(20, Exact(at(17)), 7), 3_000);
+    assert_eq!(on, GroupAction::Commit(at(17)));
+}
+
+#[test]
+fn a_rewind_is_not_followed_where_somebody_else_moved_the_target() {
+    // Back to where we put it: that is somebody's decision, and not ours any more.
+    for moved in [71, 40] {
+        let mut followed = Followed::new(RULES);
+        followed.sync(reading(100, Exact(at(70)), -1), 0);
+        let seen = followed.observe(reading(100, Exact(at(70)), moved), 500);
+        followed.tracker.failed(&followed.group, &followed.partition, "lost", 501);
+        assert_eq!(seen == GroupAction::Keep, moved > 70);
+        for now in 1..10 {
+            let kept = followed.sync(reading(10, Exact(at(7)), 70), now * 1_000);
+            assert_eq!(kept, GroupAction::Keep);
+        }
+        assert_eq!(followed.standing().1, Some(Code::SourceRewound));
+        let reason = followed.tracker.standing(&followed.group).unwrap().standing.reason.unwrap();
+        assert!(reason.contains("twinlog sync FILE --group 'app' --overwrite"), "{reason}");
     }
-    assert_eq!(followed.standing().1, Some(Code::SourceRewound));
-    followed.sync(reading(50, Exact(at(47)), 70), 3_000);
-    assert_eq!(followed.standing(), (State::Waiting, Some(Code::SourceRewound), 2_000));
-    followed.sync(reading(100, Exact(at(70)), 70), 4_000);
-    assert_eq!(followed.standing(), (State::InSync, None, 4_000));
-    followed.sync(reading(101, Exact(at(71)), 75), 5_000);
+}
+
+#[test]
+fn a_rewind_waits_until_the_target_is_without_members_and_stands_still() {
+    let mut followed = Followed::new(RULES);
+    followed.sync(reading(100, Exact(at(70)), -1), 0);
+    let back = |target_group| Reading { target_group, ..reading(10, Exact(at(7)), 70) };
+    let live = TargetGroup::Live { members: 1 };
+    for (now, group, action) in [
+        (1_000, live, GroupAction::Keep),
+        (2_000, live, GroupAction::Keep),
+        (3_000, TargetGroup::Empty, GroupAction::Keep),
+        (3_500, TargetGroup::Unknown, GroupAction::Keep),
+        (4_000, TargetGroup::Absent, GroupAction::Keep),
+        (4_999, TargetGroup::Empty, GroupAction::Keep),
+        (5_000, TargetGroup::Empty, COMMIT_7),
+    ] {
+        assert_eq!(followed.sync(back(group), now), action, "at {now}");
+    }
+}
+
+#[test]
+fn a_rewind_to_a_place_that_is_not_copied_or_with_the_sync_off_is_not_followed() {
+    for (rules, translation) in [
+        (Rules { sync_enabled: false, ..RULES }, Exact(at(7))),
+        (RULES, LowerBound(at(7))),
+        (RULES, Unknown),
+    ] {
+        let mut followed = Followed::new(rules);
+        followed.tracker.seed(&followed.group, &followed.partition, journal(Some((100, 70)), None));
+        for now in 0..5 {
+            let kept = followed.sync(reading(10, translation, 70), now * 1_000);
+            assert_eq!(kept, GroupAction::Keep, "{translation:?}");
+        }
+    }
+}
+
+#[test]
+fn consumers_of_the_target_that_read_on_are_ahead_and_no_rewind() {
+    let mut followed = Followed::new(RULES);
+    followed.sync(reading(100, Exact(at(100)), -1), 0);
+    for now in 1..5 {
+        let kept = followed.sync(reading(50, Exact(at(50)), 150), now * 1_000);
+        assert_eq!(kept, GroupAction::Keep);
+    }
     assert_eq!(followed.standing().1, Some(Code::TargetAhead));
+    let reason = followed.tracker.standing(&followed.group).unwrap().standing.reason.unwrap();
+    assert!(reason.contains("moved by the target's own consumers"), "{reason}");
 }
 
 #[test]
 fn after_a_restart_the_journal_tells_a_rewind_from_a_target_that_moved() {
-    let ours = Committed { source: SourceOffset(100), target: at(70), at_ms: None };
-    let mut followed = Followed::new(RULES);
-    followed.tracker.seed(&followed.group, &followed.partition, ours);
-    for now in [0, 1_000] {
-        followed.sync(reading(10, Exact(at(7)), 70), now);
+    // Settled there: followed. Settled or planned, and not certain which of the two was last: it may
+    // be ours, and is kept and explained. Nothing known of it: kept.
+    for (journal, code, follows) in [
+        (journal(Some((100, 70)), None), None, true),
+        (journal(Some((100, 70)), Some((110, 80))), Some(Code::SourceRewound), false),
+        (journal(Some((90, 60)), Some((100, 70))), Some(Code::SourceRewound), false),
+        (journal(Some((90, 60)), None), Some(Code::TargetAhead), false),
+        (GroupJournal::default(), Some(Code::TargetAhead), false),
+    ] {
+        let mut followed = Followed::new(RULES);
+        followed.tracker.seed(&followed.group, &followed.partition, journal.clone());
+        let mut last = GroupAction::Keep;
+        for now in [0, 1_000] {
+            last = followed.sync(reading(10, Exact(at(7)), 70), now);
+        }
+        assert_eq!(last == COMMIT_7, follows, "{journal:?}");
+        assert_eq!(followed.standing().1, code, "{journal:?}");
     }
-    assert_eq!(followed.standing().1, Some(Code::SourceRewound));
     let mut followed = Followed::new(RULES);
-    followed.tracker.seed(&followed.group, &followed.partition, ours);
+    followed.tracker.seed(&followed.group, &followed.partition, journal(Some((100, 70)), None));
     followed.sync(reading(100, Exact(at(70)), 80), 0);
     assert_eq!(followed.standing().1, Some(Code::TargetAhead));
+}
+
+#[test]
+fn what_moves_a_position_is_for_the_journal_first_and_a_renewal_is_not() {
+    let mut followed = Followed::new(Rules { renew_after_ms: Some(1), ..RULES });
+    let ours = |followed: &Followed| {
+        followed.tracker.positions(&followed.group).next().unwrap().1.journal().clone()
+    };
+    assert_eq!(followed.observe(reading(10, Exact(at(7)), -1), 5), COMMIT_7);
+    let planned = GroupJournal { written_ms: 0, ..journal(None, Some((10, 7))) };
+    assert_eq!(ours(&followed), planned);
+    assert!(followed.tracker.take_unwritten().is_empty(), "the commit waits for it");
+    followed.tracker.committed(&followed.group, &followed.partition, at(7), 6);
+    let settled = GroupJournal { written_ms: 6, ..journal(Some((10, 7)), None) };
+    let changed = (followed.group.clone(), followed.partition.clone(), settled);
+    assert_eq!(followed.tracker.take_unwritten(), [changed]);
+    // Somebody else put it where it belongs now: renewing does not make it ours.
+    let renewed = followed.sync(reading(12, Exact(at(9)), 9), 100);
+    assert_eq!(renewed, GroupAction::Renew(at(9)));
+    assert_eq!(ours(&followed), GroupJournal { written_ms: 100, ..GroupJournal::default() });
+}
+
+#[test]
+fn a_commit_that_was_refused_or_not_sent_leaves_nothing_planned() {
+    let mut followed = Followed::new(RULES);
+    let (group, partition) = (followed.group.clone(), followed.partition.clone());
+    for refused in [true, false] {
+        assert_eq!(followed.observe(reading(10, Exact(at(7)), -1), 0), COMMIT_7);
+        if refused {
+            followed.tracker.refused(&group, &partition, 25, "members", 1);
+        } else {
+            followed.tracker.given_up(&group, &partition);
+        }
+        let left = followed.tracker.positions(&group).next().unwrap().1.journal();
+        assert!(left.is_empty());
+    }
+    // Without an answer it may be there.
+    assert_eq!(followed.observe(reading(10, Exact(at(7)), -1), 2), COMMIT_7);
+    followed.tracker.failed(&group, &partition, "timed out", 3);
+    let left = followed.tracker.positions(&group).next().unwrap().1.journal();
+    assert!(left.explains(at(7)).is_some());
+}
+
+#[test]
+fn an_operator_may_take_a_position_back_as_long_as_it_stands_as_it_was_seen() {
+    let outcome = |followed: &mut Followed| {
+        let mut told = followed.tracker.take_overwritten();
+        assert!(told.len() < 2);
+        told.pop().map(|(_, _, what)| what)
+    };
+    let decided = |stands| {
+        let mut followed = Followed::new(RULES);
+        followed.tracker.overwrite(&followed.group, &followed.partition, at(stands));
+        followed
+    };
+    let mut followed = decided(90);
+    assert_eq!(followed.sync(reading(10, Exact(at(7)), 90), 0), COMMIT_7);
+    assert_eq!(outcome(&mut followed), Some(Overwritten::Done(at(7))));
+    assert_eq!(followed.sync(reading(10, Exact(at(7)), 90), 1), GroupAction::Keep, "once");
+
+    let mut followed = decided(90);
+    assert_eq!(followed.sync(reading(10, Exact(at(7)), 95), 0), GroupAction::Keep);
+    assert_eq!(outcome(&mut followed), Some(Overwritten::Void(Some(at(95)))));
+
+    let mut followed = decided(90);
+    let live =
+        Reading { target_group: TargetGroup::Live { members: 2 }, ..reading(10, Exact(at(7)), 90) };
+    assert_eq!(followed.sync(live, 0), GroupAction::Keep);
+    assert_eq!(outcome(&mut followed), None, "members may leave");
+    assert_eq!(followed.sync(reading(10, Exact(at(7)), 90), 1), COMMIT_7);
+
+    let mut followed = decided(7);
+    followed.sync(reading(10, Exact(at(7)), 7), 0);
+    assert_eq!(outcome(&mut followed), Some(Overwritten::Done(at(7))));
+}
+
+#[test]
+fn a_map_that_is_being_read_and_a_lost_backlog_are_told() {
+    let loading = Reading { loading: true, ..reading(10, Unknown, -1) };
+    assert_eq!(look(loading), (GroupAction::Keep, State::Waiting, Some(Code::MapLoading)));
+    let lost = Reading { lost: 100, ..reading(10, Exact(at(7)), -1) };
+    assert_eq!(look(lost), (COMMIT_7, State::InSync, Some(Code::BacklogNotOnTarget)));
 }
 
 #[test]
@@ -253,9 +429,9 @@ fn commits_are_renewed_before_the_target_forgets_them() {
     let mut followed = Followed::new(rules);
     let same = reading(10, Exact(at(7)), 7);
     // Its age is not known: somebody else or an earlier process wrote it.
-    assert_eq!(followed.sync(same, 0), GroupAction::Commit(at(7)));
-    assert_eq!(followed.sync(same, 86_399_999), GroupAction::Keep);
-    assert_eq!(followed.sync(same, 86_400_000), GroupAction::Commit(at(7)));
+    assert_eq!(followed.sync(same, 1), GroupAction::Renew(at(7)));
+    assert_eq!(followed.sync(same, 86_400_000), GroupAction::Keep);
+    assert_eq!(followed.sync(same, 86_400_001), GroupAction::Renew(at(7)));
     let live = Reading { target_group: TargetGroup::Live { members: 1 }, ..same };
     assert_eq!(followed.sync(live, 200_000_000), GroupAction::Keep);
     assert_eq!(followed.standing().0, State::InSync);
@@ -264,7 +440,7 @@ fn commits_are_renewed_before_the_target_forgets_them() {
 #[test]
 fn a_commit_that_the_target_forgot_is_written_again_and_named() {
     let mut followed = Followed::new(RULES);
-    followed.sync(reading(10, Exact(at(7)), -1), 0);
+    followed.sync(reading(10, Exact(at(7)), -1), 1);
     let again = followed.sync(reading(10, Exact(at(7)), -1), 60_000);
     assert_eq!(again, GroupAction::Commit(at(7)));
     assert_eq!(followed.standing(), (State::InSync, Some(Code::OffsetsExpired), 60_000));
@@ -306,166 +482,4 @@ fn a_group_stands_as_its_most_urgent_partition_and_is_counted_once() {
     assert_eq!(tracker.standing(&app).unwrap().standing.state, State::InSync);
     tracker.retain(|group| *group == app);
     assert_eq!(tracker.groups().count(), 1);
-}
-
-/// A source log with holes, copied up to somewhere; target offsets are positions in it.
-#[derive(Debug)]
-struct World {
-    /// Source offsets of the records that can be copied.
-    records: Vec<i64>,
-    copied: usize,
-}
-
-impl World {
-    fn copied_to(&self) -> i64 {
-        self.records[..self.copied].last().map_or(0, |last| last + 1)
-    }
-
-    /// The record that a consumer at `source` reads next, as a target offset.
-    fn exact(&self, source: i64) -> i64 {
-        self.records.partition_point(|&record| record < source) as i64
-    }
-
-    fn translate(&self, source: i64) -> Translation<TargetOffset> {
-        let (exact, copied) = (self.exact(source), self.copied as i64);
-        match (exact < copied, source <= self.copied_to()) {
-            (true, _) => Exact(at(exact)),
-            (false, _) if copied == 0 => Unknown,
-            (false, true) => End(at(copied)),
-            (false, false) => LowerBound(at(copied)),
-        }
-    }
-}
-
-#[derive(Clone, Debug)]
-enum Step {
-    Copy(usize),
-    /// The source group commits the place of this share (of 1000) of the log.
-    Source(usize),
-    /// The target's members commit the place of this share of what is copied.
-    Target(usize),
-    State(TargetGroup),
-    /// One round: how long after the last one, an older answer, and what becomes of a commit.
-    Round {
-        ms: i64,
-        stale: bool,
-        outcome: Outcome,
-    },
-}
-
-#[derive(Clone, Copy, PartialEq, Debug)]
-enum Outcome {
-    Done,
-    Refused,
-    LostAfterwards,
-    LostBefore,
-}
-
-fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let state = prop_oneof![
-        Just(TargetGroup::Absent),
-        Just(TargetGroup::Empty),
-        Just(TargetGroup::Live { members: 1 }),
-        Just(TargetGroup::Unknown),
-    ];
-    let outcome = prop_oneof![
-        6 => Just(Outcome::Done),
-        1 => Just(Outcome::Refused),
-        1 => Just(Outcome::LostAfterwards),
-        1 => Just(Outcome::LostBefore),
-    ];
-    let step = prop_oneof![
-        2 => (0usize..20).prop_map(Step::Copy),
-        3 => (0usize..1001).prop_map(Step::Source),
-        1 => (0usize..1001).prop_map(Step::Target),
-        1 => state.prop_map(Step::State),
-        6 => (0i64..1_500, proptest::bool::weighted(0.1), outcome)
-            .prop_map(|(ms, stale, outcome)| Step::Round { ms, stale, outcome }),
-    ];
-    proptest::collection::vec(step, 1..80)
-}
-
-proptest! {
-    #[test]
-    fn a_target_group_is_never_moved_backward_nor_past_unread_records(
-        holes in proptest::collection::vec(prop_oneof![4 => Just(0i64), 1 => 1i64..5], 1..60),
-        steps in steps(),
-        renew in any::<bool>(),
-    ) {
-        let mut offset = 0;
-        let records: Vec<i64> = holes.iter().map(|hole| { offset += hole + 1; offset - 1 }).collect();
-        let end = offset;
-        let mut world = World { records, copied: 0 };
-        let rules = Rules { renew_after_ms: renew.then_some(3_000), ..RULES };
-        let mut followed = Followed::new(rules);
-        let (mut source, mut older) = (0i64, 0i64);
-        let (mut target, mut state) = (None::<i64>, TargetGroup::Absent);
-        let mut now = 0;
-        for step in steps {
-            match step {
-                Step::Copy(records) => {
-                    world.copied = (world.copied + records).min(world.records.len());
-                }
-                Step::Source(share) => {
-                    (older, source) = (source, end * share as i64 / 1_000);
-                }
-                Step::Target(share) => target = Some((world.copied * share / 1_000) as i64),
-                Step::State(next) => state = next,
-                Step::Round { ms, stale, outcome } => {
-                    now += ms;
-                    let read = if stale { older } else { source };
-                    let reading = Reading {
-                        source: Some(SourceOffset(read)),
-                        translation: world.translate(read),
-                        copied_end: Some(at(world.copied as i64)),
-                        target: target.map(TargetOffset),
-                        target_group: state,
-                    };
-                    let action = followed.observe(reading, now);
-                    let GroupAction::Commit(TargetOffset(offset)) = action else { continue };
-                    prop_assert!(matches!(state, TargetGroup::Absent | TargetGroup::Empty));
-                    prop_assert!(target.is_none_or(|target| offset >= target), "backward");
-                    prop_assert!(offset <= world.copied as i64, "beyond the copy");
-                    prop_assert!(offset <= world.exact(read), "past unread records");
-                    let (group, partition) = (&followed.group, &followed.partition);
-                    if matches!(outcome, Outcome::Done | Outcome::LostAfterwards) {
-                        target = Some(offset);
-                    }
-                    match outcome {
-                        Outcome::Done => {
-                            followed.tracker.committed(group, partition, at(offset), now);
-                        }
-                        Outcome::Refused => {
-                            followed.tracker.refused(group, partition, 25, "members", now);
-                        }
-                        _ => followed.tracker.failed(group, partition, "lost", now),
-                    }
-                }
-            }
-        }
-        // Once everything is copied and the target is quiet, two rounds settle it.
-        world.copied = world.records.len();
-        for _ in 0..2 {
-            now += 1_000;
-            let reading = Reading {
-                source: Some(SourceOffset(source)),
-                translation: world.translate(source),
-                copied_end: Some(at(world.copied as i64)),
-                target: target.map(TargetOffset),
-                target_group: TargetGroup::Empty,
-            };
-            if let GroupAction::Commit(TargetOffset(offset)) = followed.sync(reading, now) {
-                target = Some(offset);
-            }
-        }
-        let exact = world.exact(source);
-        let (state, code, _) = followed.standing();
-        prop_assert!(target.is_some_and(|target| target >= exact));
-        if target == Some(exact) {
-            prop_assert_eq!(state, State::InSync);
-        } else {
-            prop_assert_eq!(state, State::Waiting);
-            prop_assert!(matches!(code, Some(Code::TargetAhead | Code::SourceRewound)));
-        }
-    }
 }
