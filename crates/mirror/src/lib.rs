@@ -1,5 +1,5 @@
 //! MirrorMaker 2's vocabulary: what its properties file means, how it names and chooses topics and
-//! groups, and how its own records look.
+//! groups, how its own records look, and how it translates offsets by them.
 //!
 //! Does not: read files, environment variables or clocks, talk to a cluster, decide what is done
 //! about anything. Values of config providers come through a closure of the caller.
@@ -20,6 +20,7 @@ mod filter;
 pub mod formats;
 mod java_regex;
 mod known;
+mod offset_sync_store;
 mod policy;
 mod problem;
 mod properties;
@@ -32,6 +33,7 @@ pub use duration::parse_duration;
 pub use filter::{NameFilter, PatternError, Verdict};
 pub use java_regex::RegexError;
 pub use known::{closest_known_property, known_property};
+pub use offset_sync_store::{OffsetSyncStore, SyncOffsets, SyncTranslation};
 pub use policy::{Policy, PolicyKind};
 pub use problem::{Problem, closest};
 pub use properties::{Entry, Malformed, Properties};

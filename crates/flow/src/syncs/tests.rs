@@ -1,88 +1,34 @@
 //! The policy against a port of MM2's reader.
 
 use proptest::prelude::*;
+use twinlog_mirror::{OffsetSyncStore, SyncTranslation};
 
 use super::*;
 
-/// `OffsetSyncStore` for one partition: 64 slots, one per bit of an offset; slot 0 is the newest
-/// sync, slot 63 the oldest usable one.
-#[derive(Clone, Debug)]
-struct Mm2Reader {
-    slots: Option<[SyncPair; 64]>,
-    /// The initial read is over, or was not to be read to its end.
-    keeps_history: bool,
-}
+/// What MM2's checkpoint task makes of the syncs.
+struct Mm2Reader(OffsetSyncStore);
 
 impl Mm2Reader {
     fn new() -> Self {
-        Self { slots: None, keeps_history: true }
+        Self(OffsetSyncStore::new())
     }
 
     fn read(&mut self, sync: SyncPair) {
-        let Some(old) = self.slots else {
-            self.slots = Some([sync; 64]);
-            return;
-        };
-        if !self.keeps_history || sync.source < old[0].source {
-            self.slots = Some([sync; 64]);
-            return;
-        }
-        let mut new = old;
-        new[0] = sync;
-        let (mut candidate, mut k) = (sync, 0);
-        for current in 1..64 {
-            let previous = current - 1;
-            loop {
-                let oldest = old[k];
-                let recent = invariant_b(new[previous], oldest, previous, current);
-                let apart = invariant_c(new[previous], oldest, previous);
-                let apart_next = current == 63 || invariant_c(oldest, new[current + 1], current);
-                let promote = recent && apart && apart_next;
-                if promote {
-                    candidate = oldest;
-                }
-                let skip = (k < 63 && oldest == old[k + 1]) || !apart;
-                if promote || skip {
-                    k += 1;
-                }
-                if !(k < current && skip) {
-                    break;
-                }
-            }
-            if invariant_b(new[previous], new[current], previous, current) {
-                break;
-            }
-            new[current] = candidate;
-        }
-        self.slots = Some(new);
+        self.0.take((sync.source, sync.target));
     }
 
-    /// `translateDownstream`: nothing, "-1", or the downstream offset.
+    /// Nothing, MM2's "-1", or the target offset.
     fn translate(&self, source: i64) -> Option<i64> {
-        let slots = self.slots.as_ref()?;
-        Some(match slots.iter().find(|slot| slot.source.0 <= source) {
-            None => -1,
-            Some(slot) if slot.source.0 == source => slot.target.0,
-            Some(slot) => slot.target.0 + 1,
-        })
+        match self.0.translate(SourceOffset(source)) {
+            SyncTranslation::NoSync => None,
+            SyncTranslation::BeforeOldest => Some(-1),
+            SyncTranslation::To(target) => Some(target.0),
+        }
     }
 
     fn entries(&self) -> Vec<(i64, i64)> {
-        let mut entries: Vec<_> =
-            self.slots.iter().flatten().map(|slot| (slot.source.0, slot.target.0)).collect();
-        entries.dedup();
-        entries
+        self.0.kept().into_iter().map(|(source, target)| (source.0, target.0)).collect()
     }
-}
-
-fn invariant_b(x: SyncPair, y: SyncPair, i: usize, j: usize) -> bool {
-    let bound = y.source.0.wrapping_add((1i64 << j).wrapping_sub(1i64 << i));
-    x == y || bound < 0 || x.source.0 <= bound
-}
-
-fn invariant_c(x: SyncPair, y: SyncPair, i: usize) -> bool {
-    let bound = y.source.0.wrapping_add(1i64 << i.saturating_sub(2));
-    x == y || (bound >= 0 && x.source.0 >= bound)
 }
 
 fn pair(source: i64, target: i64) -> SyncPair {
@@ -94,31 +40,6 @@ fn stretch(source: i64, target: i64, records: u64) -> Stretch {
 }
 
 const RULES: SyncRules = SyncRules { lag_max: 100, run_interval_ms: 1_000 };
-
-/// Slots that MM2's compiled class held after the same syncs (`first slot=source:target`).
-#[test]
-fn the_model_of_the_reader_keeps_what_mm2_keeps() {
-    let mut reader = Mm2Reader { slots: None, keeps_history: false };
-    (0..=1000).step_by(10).for_each(|n| reader.read(pair(n, n)));
-    reader.keeps_history = true;
-    (1010..=10000).step_by(10).for_each(|n| reader.read(pair(n, n)));
-    let kept: Vec<_> = reader.entries().into_iter().map(|(source, _)| source).collect();
-    assert_eq!(kept, [10000, 9990, 9970, 9940, 9880, 9640, 9160, 8680, 6760, 4840, 1000]);
-
-    let mut reader = Mm2Reader::new();
-    (0..=10000).step_by(100).for_each(|n| reader.read(pair(n, n)));
-    let kept: Vec<_> = reader.entries().into_iter().map(|(source, _)| source).collect();
-    assert_eq!(kept, [10000, 9900, 9800, 9600, 8800, 8000, 6400, 0]);
-
-    let mut reader = Mm2Reader::new();
-    let answers: Vec<_> = (11..=17)
-        .map(|source| {
-            reader.read(pair(source, source - 7));
-            reader.translate(13).unwrap()
-        })
-        .collect();
-    assert_eq!(answers, [5, 6, 6, 6, 6, 6, 5]);
-}
 
 #[test]
 fn the_first_record_and_the_newest_at_rest_are_synced() {
