@@ -47,6 +47,8 @@ pub use metadata::{BrokerInfo, Leader, PartitionInfo, TopicInfo, Topics};
 pub use offsets::{ListedOffset, OffsetSpec};
 pub use produce::{ProduceAnswer, ProduceLane, ProducePartition, ProducedPartition};
 pub use transaction::Transactional;
+/// Records as reading gives them.
+pub use twinlog_batch::{Header, Record};
 /// The codes of answers, and what to do about each.
 pub use twinlog_protocol::{ErrorCode, Remedy};
 /// How connections are made.

@@ -28,6 +28,8 @@ use crate::fetch::{AbortedTransaction, FetchPartition, FetchedPartition, Isolati
 use crate::offsets::OffsetSpec;
 
 const FETCH_BYTES: i32 = 8 << 20;
+/// For one record: a broker sends at least one batch, however large it is.
+const RECORD_FETCH_BYTES: i32 = 64 << 10;
 const BATCH_BYTES_MAX: usize = 128 << 20;
 const MAX_WAIT: Duration = Duration::from_millis(500);
 
@@ -74,7 +76,8 @@ impl Cluster {
         let mut connection: Option<Connection> = None;
         let mut retry = self.retry();
         while next < end {
-            let error = match self.read_on(tp, next, isolation, &mut connection).await {
+            let limits = (FETCH_BYTES, MAX_WAIT);
+            let error = match self.read_on(tp, next, isolation, limits, &mut connection).await {
                 Ok(fetched) => {
                     let given = give(&fetched, next, end, isolation, &mut each)?;
                     let after = match given {
@@ -103,6 +106,42 @@ impl Cluster {
             self.refresh(std::slice::from_ref(&tp.topic)).await;
         }
         Ok(end.max(from))
+    }
+
+    /// The record at this offset, committed or not; nothing where none is: a hole, a marker, or
+    /// outside of the log. Costs one small fetch.
+    pub async fn read_record(
+        &self,
+        tp: &TopicPartition,
+        offset: i64,
+    ) -> Result<Option<Record>, ClientError> {
+        let isolation = Isolation::ReadUncommitted;
+        let mut connection: Option<Connection> = None;
+        let mut retry = self.retry();
+        loop {
+            let limits = (RECORD_FETCH_BYTES, Duration::ZERO);
+            let error = match self.read_on(tp, offset, isolation, limits, &mut connection).await {
+                Ok(fetched) => {
+                    let mut found = None;
+                    let mut each = |record| {
+                        found = Some(record);
+                        ControlFlow::Break(())
+                    };
+                    let _ = give(&fetched, offset, offset.saturating_add(1), isolation, &mut each)?;
+                    return Ok(found);
+                }
+                Err(error) if error.code() == Some(ErrorCode::OFFSET_OUT_OF_RANGE) => {
+                    return Ok(None);
+                }
+                Err(error) if error.is_retriable() => error,
+                Err(error) => return Err(error),
+            };
+            connection = None;
+            if !retry.pause().await {
+                return Err(error);
+            }
+            self.refresh(std::slice::from_ref(&tp.topic)).await;
+        }
     }
 
     async fn listed(
@@ -136,6 +175,7 @@ impl Cluster {
         tp: &TopicPartition,
         offset: i64,
         isolation: Isolation,
+        (max_bytes, max_wait): (i32, Duration),
         connection: &mut Option<Connection>,
     ) -> Result<FetchedPartition, ClientError> {
         let leader = self.route(tp).await?;
@@ -149,9 +189,9 @@ impl Cluster {
             offset,
             last_fetched_epoch: -1,
             current_leader_epoch: leader.epoch,
-            max_bytes: FETCH_BYTES,
+            max_bytes,
         };
-        let (fetched, throttle) = fetch_alone(&connection, &wanted, MAX_WAIT, isolation).await?;
+        let (fetched, throttle) = fetch_alone(&connection, &wanted, max_wait, isolation).await?;
         if fetched.records.is_empty() && !throttle.is_zero() {
             tracing::debug!(%tp, ?throttle, "a quota holds this read");
         }

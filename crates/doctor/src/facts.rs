@@ -11,6 +11,8 @@ use twinlog_mirror::{FlowConfig, Problem};
 use twinlog_types::{ClusterAlias, ClusterId, Code, GroupId, Partition, TopicName, TopicPartition};
 
 use crate::chain::Subject;
+use crate::contents::Contents;
+use crate::history::SyncHistory;
 use crate::mm2::Mm2;
 
 /// Why something is not known.
@@ -131,24 +133,9 @@ pub struct Syncs {
     /// The cluster that it is on.
     pub on: ClusterAlias,
     /// By partition of the source; `None` where the topic does not exist.
-    pub read: Result<Option<BTreeMap<TopicPartition, PartitionSyncs>>, Trouble>,
+    pub read: Result<Option<BTreeMap<TopicPartition, SyncHistory>>, Trouble>,
     /// Whether the topic exists that they would be in if the other location were configured.
     pub elsewhere: Option<TopicName>,
-}
-
-/// The pairs of one partition.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct PartitionSyncs {
-    /// How many there are.
-    pub count: u64,
-    /// The one with the lowest source offset.
-    pub oldest: (i64, i64),
-    /// The last one.
-    pub newest: (i64, i64),
-    /// The last one at or below the group's commit.
-    pub below: Option<(i64, i64)>,
-    /// The last one before which the target offset stepped back: the mirror was made again.
-    pub stepped_back: Option<(i64, i64)>,
 }
 
 /// MM2's checkpoints (twinlog writes the same).
@@ -197,6 +184,10 @@ pub struct Facts {
     pub group: Option<GroupFacts>,
     /// Log start and high watermark of partitions of the target.
     pub bounds: BTreeMap<TopicPartition, (i64, i64)>,
+    /// Log start and high watermark of partitions of the source.
+    pub source_bounds: BTreeMap<TopicPartition, (i64, i64)>,
+    /// What was read of the records and topics themselves.
+    pub contents: Contents,
     /// MM2's offset-syncs.
     pub syncs: Syncs,
     /// The checkpoints.
@@ -235,7 +226,7 @@ impl Facts {
     }
 
     /// The offset-syncs of a partition.
-    pub(crate) fn sync(&self, tp: &TopicPartition) -> Option<&PartitionSyncs> {
+    pub(crate) fn sync(&self, tp: &TopicPartition) -> Option<&SyncHistory> {
         self.syncs.read.as_ref().ok()?.as_ref()?.get(tp)
     }
 }

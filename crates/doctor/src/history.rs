@@ -249,7 +249,9 @@ mod tests {
         history
     }
 
-    fn around(history: &SyncHistory, source: i64) -> (Option<(i64, i64)>, Option<(i64, i64)>) {
+    type Plain = Option<(i64, i64)>;
+
+    fn around(history: &SyncHistory, source: i64) -> (Plain, Plain) {
         let around = history.around(SourceOffset(source));
         let plain = |sync: SyncOffsets| (sync.0.0, sync.1.0);
         (around.below.map(plain), around.above.map(plain))

@@ -13,6 +13,9 @@
 mod commits;
 mod copy;
 mod group;
+mod mm2_commits;
+mod mm2_copy;
+mod mm2_syncs;
 mod tail;
 mod topic;
 mod translate;

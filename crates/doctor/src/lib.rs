@@ -20,20 +20,24 @@
 //! `KafkaStatusBackingStore` and `KafkaOffsetBackingStore` for the records of MM2's topics.
 
 mod chain;
+mod contents;
 mod facts;
 mod findings;
+mod history;
 mod judge;
 mod mm2;
 mod near;
+mod places;
 mod read;
 mod remedy;
 
 pub use chain::{Chain, Evidence, Fix, Link, LinkName, LinkState, MirroredBy, Outcome, Subject};
+pub use contents::{Aborted, Contents, Sample, Settings, TooLarge};
 pub use facts::{
-    CheckpointSeries, Checkpoints, Facts, GroupFacts, PartitionSyncs, Resource, Right, Side, Syncs,
-    Trouble,
+    CheckpointSeries, Checkpoints, Facts, GroupFacts, Resource, Right, Side, Syncs, Trouble,
 };
 pub use findings::{Counts, Finding, GroupedFinding, Grouping, Place, Weight};
+pub use history::{Around, Jump, SyncHistory, Turn};
 pub use judge::explain;
 pub use mm2::{Connector, FailedTask, Mm2, Worker};
 pub use near::near;

@@ -70,11 +70,30 @@ impl Connector {
         tasks.any(|(_, groups)| groups.contains(group))
     }
 
+    /// The other partitions of the tasks that have this one.
+    pub(crate) fn beside<'a>(
+        &'a self,
+        tp: &'a TopicPartition,
+    ) -> impl Iterator<Item = &'a TopicPartition> {
+        let tasks = self.partitions.iter().filter(|(task, _)| self.is_current(**task));
+        let same = tasks.map(|(_, partitions)| partitions).filter(|all| all.contains(tp));
+        same.flatten().filter(move |other| *other != tp)
+    }
+
     /// Whether a task has this partition.
     pub(crate) fn has_partition(&self, tp: &TopicPartition) -> bool {
         let mut tasks = self.partitions.iter().filter(|(task, _)| self.is_current(**task));
         tasks.any(|(_, partitions)| partitions.contains(tp))
     }
+}
+
+/// What a connector or task said of itself last.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Status {
+    /// `RUNNING`, `FAILED`, `UNASSIGNED`, …; stays when a process dies.
+    pub state: String,
+    /// When it said so, in milliseconds since 1970.
+    pub since_ms: i64,
 }
 
 /// A connector or task that failed.
@@ -86,6 +105,13 @@ pub struct FailedTask {
     pub trace: String,
 }
 
+impl FailedTask {
+    /// The target refused a record for its size.
+    pub(crate) fn is_too_large(&self) -> bool {
+        self.trace.contains("RecordTooLargeException")
+    }
+}
+
 /// What MM2 keeps about itself on the target.
 #[derive(Clone, Debug)]
 pub struct Mm2 {
@@ -95,8 +121,14 @@ pub struct Mm2 {
     pub connectors: BTreeMap<String, Connector>,
     /// What failed, by name.
     pub failed: BTreeMap<String, FailedTask>,
-    /// Its version, where it says so (4.x).
+    /// The states by name.
+    pub states: BTreeMap<String, Status>,
+    /// Its version, where it says so (4.1 and later).
     pub version: Option<String>,
+    /// Whether its tasks say their number (3.5 and later).
+    pub numbers_tasks: bool,
+    /// Whether it copies in transactions, whose markers take offsets on the target.
+    pub is_transactional: bool,
     /// The last source offset copied of each partition, up to `offset.flush.interval.ms` old.
     pub copied: BTreeMap<TopicPartition, i64>,
     /// What could not be read of its topics.
@@ -109,7 +141,10 @@ impl Default for Mm2 {
             worker: Err(Trouble::not_looked_at()),
             connectors: BTreeMap::new(),
             failed: BTreeMap::new(),
+            states: BTreeMap::new(),
             version: None,
+            numbers_tasks: false,
+            is_transactional: false,
             copied: BTreeMap::new(),
             trouble: None,
         }
@@ -125,6 +160,27 @@ impl Mm2 {
     /// Whether a process of it runs.
     pub(crate) fn is_alive(&self) -> bool {
         matches!(&self.worker, Ok(Some(worker)) if worker.is_alive())
+    }
+
+    /// Whether it is 3.4 or older, as far as it tells. Later ones number their tasks.
+    pub(crate) fn is_old(&self) -> bool {
+        let works = self.connectors.values();
+        let tasks =
+            works.into_iter().any(|one| !one.groups.is_empty() || !one.partitions.is_empty());
+        self.version.is_none() && tasks && !self.numbers_tasks
+    }
+
+    /// Whether it passes over aborted records.
+    pub(crate) fn reads_committed(&self) -> bool {
+        let config = self.connector(SOURCE_CONNECTOR).map(|connector| &connector.config);
+        ["source.consumer.isolation.level", "consumer.isolation.level"].iter().any(|key| {
+            config.and_then(|config| config.get(*key)).is_some_and(|v| v == "read_committed")
+        })
+    }
+
+    /// For how long a connector or task says the same of itself, in milliseconds.
+    pub(crate) fn age_ms(&self, name: &str, now_ms: i64) -> Option<i64> {
+        self.states.get(name).map(|status| now_ms.saturating_sub(status.since_ms).max(0))
     }
 
     pub(crate) fn connector(&self, name: &str) -> Option<&Connector> {
@@ -145,6 +201,7 @@ impl Mm2 {
             self.connector_mut(name).tasks = tasks.and_then(|tasks| u32::try_from(tasks).ok());
         } else if let Some((name, task)) = key.strip_prefix("task-").and_then(numbered) {
             let config = value.map(properties).unwrap_or_default();
+            self.numbers_tasks |= config.contains_key("task.index");
             let list = |key: &str| config.get(key).map(String::as_str).unwrap_or_default();
             let groups = items(list("task.assigned.groups")).map(str::to_owned).collect();
             let partitions =
@@ -152,6 +209,8 @@ impl Mm2 {
             let connector = self.connector_mut(name);
             connector.groups.insert(task, groups);
             connector.partitions.insert(task, partitions);
+        } else if key == format!("tasks-fencing-{SOURCE_CONNECTOR}") {
+            self.is_transactional = value.is_some();
         }
     }
 
@@ -160,14 +219,17 @@ impl Mm2 {
     }
 
     /// Takes a record of `mm2-status.<source>.internal`.
-    pub(crate) fn take_status(&mut self, key: Option<&[u8]>, value: Option<&[u8]>) {
+    pub(crate) fn take_status(&mut self, key: Option<&[u8]>, value: Option<&[u8]>, time: i64) {
         let Some(key) = key.and_then(|key| std::str::from_utf8(key).ok()) else { return };
         let name = key.strip_prefix("status-connector-").or(key.strip_prefix("status-task-"));
         let Some(name) = name else { return };
         let Some(value) = json(value) else {
             self.failed.remove(name);
+            self.states.remove(name);
             return;
         };
+        let state = value["state"].as_str().unwrap_or_default().to_owned();
+        self.states.insert(name.to_owned(), Status { state, since_ms: time });
         if let Some(version) = value["version"].as_str() {
             self.version = Some(version.to_owned());
         }
@@ -300,18 +362,20 @@ mod tests {
         let mut mm2 = Mm2::default();
         let key = Some(&b"status-task-MirrorSourceConnector-0"[..]);
         let failed = r#"{"state":"FAILED","trace":"org.apache.kafka.connect.errors.ConnectException: Unrecoverable exception\n\tat x\nCaused by: org.apache.kafka.common.errors.RecordTooLargeException: too large","worker_id":"h/hello->world/1","generation":3,"version":"4.3.0"}"#;
-        mm2.take_status(key, Some(failed.as_bytes()));
+        mm2.take_status(key, Some(failed.as_bytes()), 7);
         assert_eq!(
             mm2.failed["MirrorSourceConnector-0"].trace,
             "org.apache.kafka.connect.errors.ConnectException: Unrecoverable exception; caused by \
              org.apache.kafka.common.errors.RecordTooLargeException: too large"
         );
         assert_eq!(mm2.version.as_deref(), Some("4.3.0"));
-        mm2.take_status(key, Some(br#"{"state":"RUNNING","trace":null}"#));
+        assert!(mm2.failed["MirrorSourceConnector-0"].is_too_large());
+        assert_eq!(mm2.age_ms("MirrorSourceConnector-0", 10), Some(3));
+        mm2.take_status(key, Some(br#"{"state":"RUNNING","trace":null}"#), 8);
         assert!(mm2.failed.is_empty());
-        mm2.take_status(key, Some(failed.as_bytes()));
-        mm2.take_status(key, None);
-        assert!(mm2.failed.is_empty());
+        mm2.take_status(key, Some(failed.as_bytes()), 7);
+        mm2.take_status(key, None, 9);
+        assert!(mm2.failed.is_empty() && mm2.states.is_empty());
     }
 
     #[test]

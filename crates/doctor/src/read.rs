@@ -17,13 +17,14 @@ use twinlog_client::{
 use twinlog_engine::observe::{FlowObservation, Observer};
 use twinlog_mirror::formats::{Checkpoint, OffsetSync};
 use twinlog_mirror::{FlowConfig, Problem, replicates};
-use twinlog_types::{GroupId, TopicName, TopicPartition};
+use twinlog_types::{GroupId, SourceOffset, TargetOffset, TopicName, TopicPartition};
 
 use crate::chain::Subject;
+use crate::contents::Contents;
 use crate::facts::{
-    CheckpointSeries, Checkpoints, Facts, GroupFacts, PartitionSyncs, Resource, Side, Syncs,
-    Trouble,
+    CheckpointSeries, Checkpoints, Facts, GroupFacts, Resource, Side, Syncs, Trouble,
 };
+use crate::history::SyncHistory;
 use crate::mm2::{Mm2, Worker};
 
 /// Older checkpoints of a partition that are kept: enough to find where a group stood before.
@@ -65,6 +66,8 @@ impl Facts {
             mm2: Mm2::default(),
             group: None,
             bounds: BTreeMap::new(),
+            source_bounds: BTreeMap::new(),
+            contents: Contents::default(),
             syncs,
             checkpoints,
             cut_off: None,
@@ -102,6 +105,7 @@ impl Facts {
             self.read_checkpoints(&observer.target, group).await;
         }
         self.read_syncs(observer, &partitions).await;
+        self.read_contents(observer, &partitions).await;
     }
 
     /// Who asks for a mirror means the topic that is mirrored.
@@ -180,9 +184,9 @@ impl Facts {
         let mut read = Mm2 { worker: self.mm2.worker.clone(), ..Mm2::default() };
         for (kind, topic) in topics.iter().enumerate() {
             let outcome =
-                each_record(&observer.target, &self.target, topic, |key, value, _| match kind {
+                each_record(&observer.target, &self.target, topic, |key, value, time| match kind {
                     0 => read.take_config(key, value),
-                    1 => read.take_status(key, value),
+                    1 => read.take_status(key, value, time),
                     _ => read.take_offset(key, value, wanted),
                 });
             if let Err(trouble) = outcome.await {
@@ -219,20 +223,9 @@ impl Facts {
                 there.and_then(|topics| topics.get(&tp.topic)).is_some_and(|n| tp.partition < *n)
             })
             .collect();
-        let specs: Vec<(TopicPartition, OffsetSpec)> = targets
-            .iter()
-            .flat_map(|tp| [(tp.clone(), OffsetSpec::Earliest), (tp.clone(), OffsetSpec::Latest)])
-            .collect();
-        // Without them only numbers are missing in what is said.
-        let Ok(listed) = observer.target.list_offsets(&specs, Isolation::ReadUncommitted).await
-        else {
-            return;
-        };
-        for (pair, tp) in listed.chunks(2).zip(targets) {
-            if let [(_, Ok(start)), (_, Ok(end))] = pair {
-                self.bounds.insert(tp, (start.offset, end.offset));
-            }
-        }
+        let sources: Vec<TopicPartition> = wanted.iter().cloned().collect();
+        (self.bounds, self.source_bounds) =
+            tokio::join!(bounds(&observer.target, targets), bounds(&observer.source, sources));
     }
 
     async fn read_checkpoints(&mut self, target: &Cluster, group: &GroupId) {
@@ -264,25 +257,23 @@ impl Facts {
         };
         let elsewhere = self.syncs.elsewhere.take();
         self.syncs.elsewhere = elsewhere.filter(|topic| exists(other, topic));
-        let committed = self.committed();
-        let mut syncs: BTreeMap<TopicPartition, PartitionSyncs> = BTreeMap::new();
+        let mut syncs: BTreeMap<TopicPartition, SyncHistory> = BTreeMap::new();
         let topic = self.syncs.topic.clone();
-        let outcome = each_record(cluster, here, topic.as_str(), |key, value, _| {
+        let outcome = each_record(cluster, here, topic.as_str(), |key, value, time| {
             let Ok(sync) = OffsetSync::decode(key, value) else { return };
             let tp = TopicPartition::new(sync.topic, sync.partition);
-            if wanted.contains(&tp) {
-                let committed = committed.get(&tp).copied();
-                take_sync(&mut syncs, tp, (sync.upstream, sync.downstream), committed);
+            if !wanted.contains(&tp) {
+                return;
+            }
+            let pair = (SourceOffset(sync.upstream), TargetOffset(sync.downstream));
+            if let Some(history) = syncs.get_mut(&tp) {
+                history.take(pair, time);
+            } else {
+                let history = SyncHistory::new(pair, time, &self.asked(&tp));
+                syncs.insert(tp, history);
             }
         });
         self.syncs.read = outcome.await.map(|there| there.then_some(syncs));
-    }
-
-    /// Where the group stands on the source.
-    fn committed(&self) -> BTreeMap<TopicPartition, i64> {
-        let commits = self.group.as_ref().and_then(|group| group.source_commits.as_ref().ok());
-        let commits = commits.into_iter().flatten();
-        commits.map(|commit| (commit.tp.clone(), commit.offset)).collect()
     }
 }
 
@@ -304,32 +295,21 @@ fn note(
     before.written_ms = written_ms;
 }
 
-fn take_sync(
-    syncs: &mut BTreeMap<TopicPartition, PartitionSyncs>,
-    tp: TopicPartition,
-    sync: (i64, i64),
-    committed: Option<i64>,
-) {
-    let entry = syncs.entry(tp).or_insert(PartitionSyncs {
-        count: 0,
-        oldest: sync,
-        newest: sync,
-        below: None,
-        stepped_back: None,
+/// Log start and high watermark. Without them only numbers are missing in what is said.
+async fn bounds(
+    cluster: &Cluster,
+    wanted: Vec<TopicPartition>,
+) -> BTreeMap<TopicPartition, (i64, i64)> {
+    let specs: Vec<(TopicPartition, OffsetSpec)> = wanted
+        .iter()
+        .flat_map(|tp| [(tp.clone(), OffsetSpec::Earliest), (tp.clone(), OffsetSpec::Latest)])
+        .collect();
+    let listed = cluster.list_offsets(&specs, Isolation::ReadUncommitted).await.unwrap_or_default();
+    let pairs = listed.chunks(2).zip(wanted).filter_map(|(pair, tp)| match pair {
+        [(_, Ok(start)), (_, Ok(end))] => Some((tp, (start.offset, end.offset))),
+        _ => None,
     });
-    entry.count += 1;
-    if sync.0 < entry.oldest.0 {
-        entry.oldest = sync;
-    }
-    if sync.1 < entry.newest.1 {
-        entry.stepped_back = Some(sync);
-    }
-    entry.newest = sync;
-    if committed.is_some_and(|committed| sync.0 <= committed)
-        && entry.below.is_none_or(|below| sync.0 >= below.0)
-    {
-        entry.below = Some(sync);
-    }
+    pairs.collect()
 }
 
 async fn side(cluster: &Cluster, side: &mut Side) {
@@ -410,20 +390,5 @@ mod tests {
         let series = &series[&tp];
         assert_eq!((series.last, series.written_ms), ((3, 3), 8));
         assert_eq!(series.earlier, [(20, 19), (10, 10)]);
-    }
-
-    #[test]
-    fn syncs_are_summed_up_around_a_commit() {
-        let mut syncs = BTreeMap::new();
-        let tp = TopicPartition::new("orders", 0);
-        for sync in [(0, 0), (101, 101), (202, 200), (303, 300)] {
-            take_sync(&mut syncs, tp.clone(), sync, Some(250));
-        }
-        let found = syncs[&tp];
-        assert_eq!((found.count, found.oldest, found.newest), (4, (0, 0), (303, 300)));
-        assert_eq!((found.below, found.stepped_back), (Some((202, 200)), None));
-        // The mirror was made again, and is filled from the source's offset 900 on.
-        take_sync(&mut syncs, tp.clone(), (900, 0), Some(250));
-        assert_eq!(syncs[&tp].stepped_back, Some((900, 0)));
     }
 }

@@ -47,4 +47,5 @@ pub use board::{Board, Event, FlowBoard, FlowStanding};
 pub use clusters::{cluster, cluster_options};
 pub use engine::{Engine, EngineReport};
 pub use options::{Claims, Clock, EngineOptions};
+pub use parallel::in_parallel;
 pub use state::{PartitionState, Stored, topic_name as state_topic_name};

@@ -5,7 +5,7 @@ use std::future::Future;
 use tokio::task::JoinSet;
 
 /// Does the work, so many pieces of it at a time. Answers in any order.
-pub(crate) async fn in_parallel<T: Send + 'static>(
+pub async fn in_parallel<T: Send + 'static>(
     at_a_time: usize,
     work: Vec<impl Future<Output = T> + Send + 'static>,
 ) -> Vec<T> {

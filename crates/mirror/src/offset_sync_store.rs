@@ -111,7 +111,8 @@ impl OffsetSyncStore {
 
     /// The syncs that are kept, the newest first.
     pub fn kept(&self) -> Vec<SyncOffsets> {
-        let mut kept: Vec<Sync> = self.slots.iter().flat_map(|slots| slots.iter().copied()).collect();
+        let mut kept: Vec<Sync> =
+            self.slots.iter().flat_map(|slots| slots.iter().copied()).collect();
         kept.dedup();
         let pair = |sync: Sync| (SourceOffset(sync.source), TargetOffset(sync.target));
         kept.into_iter().map(pair).collect()
@@ -256,9 +257,12 @@ mod tests {
         let mut store = OffsetSyncStore::new();
         assert_eq!(store.translate(SourceOffset(5)), SyncTranslation::NoSync);
         store.take(pair(100, 200));
-        for (source, answer) in
-            [(0, SyncTranslation::BeforeOldest), (100, to(200)), (150, to(201)), (i64::MAX, to(201))]
-        {
+        for (source, answer) in [
+            (0, SyncTranslation::BeforeOldest),
+            (100, to(200)),
+            (150, to(201)),
+            (i64::MAX, to(201)),
+        ] {
             assert_eq!(store.translate(SourceOffset(source)), answer);
         }
         store.take(pair(150, 251));

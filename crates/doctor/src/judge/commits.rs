@@ -6,7 +6,6 @@ use super::group::partitions;
 use super::walk::{Draft, Finding, Walk, on_group, or_none};
 use crate::chain::{Evidence, LinkName};
 use crate::facts::{CheckpointSeries, Trouble};
-use crate::mm2::CHECKPOINT_CONNECTOR;
 
 impl Walk<'_> {
     pub(super) fn consumer_offsets(&mut self, group: &GroupId) {
@@ -17,8 +16,16 @@ impl Walk<'_> {
         if self.left.as_ref().is_some_and(std::collections::BTreeSet::is_empty) {
             // Where the group stands is worth seeing also when nothing is written.
             let evidence = self.commit_evidence(group);
-            self.not_reached(name, evidence);
-            return;
+            let mut link = Draft::new(name);
+            self.wrong_positions(&mut link);
+            if link.is_empty() {
+                self.not_reached(name, evidence);
+                return;
+            }
+            for Evidence { what, value, place } in evidence {
+                link.saw(what, value, place);
+            }
+            return self.push(link);
         }
         if !self.reaches(name) {
             return;
@@ -31,6 +38,7 @@ impl Walk<'_> {
         let place = on_group(&self.facts.target, group);
         let left = self.on_the_way();
         let mut due = 0;
+        self.wrong_positions(&mut link);
         for tp in &left {
             let mirror = self.facts.mirror_of(tp);
             link.saw(
@@ -38,8 +46,8 @@ impl Walk<'_> {
                 or_none(self.target_commit(tp)),
                 place.clone(),
             );
-            if let Some(finding) = self.beyond_the_end(tp) {
-                link.found(finding.of(tp));
+            if self.beyond_the_end(tp).is_some() {
+                // Said above.
             } else if self.is_mm2() {
                 self.commit_of_mm2(&mut link, tp);
             } else {
@@ -96,7 +104,26 @@ impl Walk<'_> {
         commits.collect()
     }
 
-    fn beyond_the_end(&self, tp: &TopicPartition) -> Option<Finding> {
+    /// Positions that cannot be read, or that old ones got wrong: also where the way ended before.
+    fn wrong_positions(&self, link: &mut Draft) {
+        let commits = self.facts.group.as_ref().and_then(|read| read.source_commits.as_ref().ok());
+        for commit in commits.into_iter().flatten().filter(|commit| commit.offset >= 0) {
+            let tp = &commit.tp;
+            if !self.is_asked_for(tp) {
+                continue;
+            }
+            if let Some(finding) = self.beyond_the_end(tp) {
+                link.found(finding.of(tp));
+            }
+            if self.is_mm2()
+                && let Some(finding) = self.known_bug(tp)
+            {
+                link.found(finding.of(tp));
+            }
+        }
+    }
+
+    pub(super) fn beyond_the_end(&self, tp: &TopicPartition) -> Option<Finding> {
         let mirror = self.facts.mirror_of(tp);
         let committed = self.target_commit(tp)?;
         let (_, end) = *self.facts.bounds.get(&mirror)?;
@@ -138,14 +165,14 @@ impl Walk<'_> {
         false
     }
 
-    fn sync_disabled(&self, told: &str) -> Finding {
+    pub(super) fn sync_disabled(&self, told: &str) -> Finding {
         let origin = self.origin("sync.group.offsets.enabled");
         Finding::stops(Code::SyncDisabled, format!("{told} ({origin})"))
             .fix(self.property("sync.group.offsets.enabled", "true"))
     }
 
     /// The target stands ahead: an older checkpoint tells whether the source was moved back.
-    fn ahead(&self, tp: &TopicPartition, told: String) -> Finding {
+    pub(super) fn ahead(&self, tp: &TopicPartition, told: String) -> Finding {
         let impact = self.impact(tp);
         let before = self
             .source_commit(tp)
@@ -162,70 +189,6 @@ impl Walk<'_> {
             }
             None => Finding::stops(Code::TargetAhead, told).of(tp).with(impact),
         }
-    }
-
-    fn commit_of_mm2(&self, link: &mut Draft, tp: &TopicPartition) {
-        let facts = self.facts;
-        let Some(series) = facts.checkpoint(tp) else { return };
-        let (upstream, place) = series.last;
-        let committed = self.target_commit(tp);
-        let stands = match committed {
-            Some(committed) => format!("the target group stands at {committed}"),
-            None => "the target group has no commit".to_owned(),
-        };
-        if !self.mm2_syncs(link) {
-            let told = format!(
-                "{tp}: sync.group.offsets.enabled is false: {stands}, the checkpoint says {place}"
-            );
-            if committed != Some(place) {
-                link.found(self.sync_disabled(&told).of(tp).with(self.impact(tp)));
-            }
-            return;
-        }
-        match committed {
-            Some(committed) if committed > place => {
-                let told = format!(
-                    "{tp}: {stands}, {} offsets ahead of the checkpoint {upstream}->{place}",
-                    committed - place
-                );
-                link.found(self.ahead(tp, told));
-            }
-            Some(committed) if committed == place => {}
-            _ => {
-                let age = facts.now_ms.saturating_sub(series.written_ms).max(0) / 1_000;
-                let interval = facts.config.sync_group_offsets_interval.as_secs();
-                let late = u64::try_from(age).unwrap_or(0) > interval.saturating_mul(2) + 1;
-                let told = format!(
-                    "{tp}: {stands}, and the checkpoint {upstream}->{place} is {age} s old"
-                );
-                if !facts.mm2.is_alive() {
-                    let finding = Finding::stops(Code::MirrorNotRunning, told);
-                    link.found(finding.of(tp).with(self.impact(tp)));
-                } else if late {
-                    let told = format!(
-                        "{told}: the commit is refused, mostly for want of READ on \
-                                        the group"
-                    );
-                    let finding = Finding::stops(Code::CommitRefused, told);
-                    link.found(finding.of(tp).with(self.impact(tp)));
-                }
-            }
-        }
-    }
-
-    /// Whether MM2 commits group offsets: by what it runs with, else by what the file says.
-    fn mm2_syncs(&self, link: &mut Draft) -> bool {
-        let facts = self.facts;
-        let key = "sync.group.offsets.enabled";
-        let Some(connector) = facts.mm2.connector(CHECKPOINT_CONNECTOR) else {
-            return facts.config.sync_group_offsets_enabled;
-        };
-        let value = connector.config.get(key).map_or("absent", String::as_str);
-        let topic = facts.config.worker.get("config.storage.topic").cloned().unwrap_or_default();
-        let place =
-            format!("{}: topic {topic}, connector {CHECKPOINT_CONNECTOR}", facts.target.alias);
-        link.saw_once(key, value, place);
-        value.trim().eq_ignore_ascii_case("true")
     }
 }
 

@@ -21,7 +21,7 @@ impl Walk<'_> {
             waiting = waiting.saturating_add(lag.unwrap_or(0));
             self.copy_evidence(&mut link, &tp, lag);
             if self.is_mm2() {
-                if let Some(finding) = self.copy_of_mm2(&tp) {
+                for finding in self.copy_of_mm2(&tp) {
                     link.found(finding.of(&tp));
                 }
             } else {
@@ -41,7 +41,7 @@ impl Walk<'_> {
         if !self.is_mm2() {
             return seen.lag_records;
         }
-        let copied = self.facts.mm2.copied.get(tp)?;
+        let copied = self.copied_by_mm2(tp)?;
         Some(u64::try_from(seen.source_end? - (copied + 1)).unwrap_or(0))
     }
 
@@ -54,7 +54,7 @@ impl Walk<'_> {
                 link.saw(format!("{tp} begins and ends at"), format!("{start}..{end}"), place);
             }
             let copied_to = if self.is_mm2() {
-                facts.mm2.copied.get(tp).map(|copied| copied + 1)
+                self.copied_by_mm2(tp).map(|copied| copied + 1)
             } else {
                 seen.copied_to
             };
@@ -114,32 +114,5 @@ impl Walk<'_> {
             }
             (_, None) => {}
         }
-    }
-
-    fn copy_of_mm2(&self, tp: &TopicPartition) -> Option<Finding> {
-        let seen = self.facts.partition(tp)?;
-        let (start, end) = (seen.source_start?, seen.source_end?);
-        let Some(copied) = self.facts.mm2.copied.get(tp).copied() else {
-            // Nothing of it was ever copied: the next link judges that.
-            return None;
-        };
-        if end <= copied {
-            let summary = format!(
-                "{tp} ends at {end} on the source, and MirrorMaker 2 has copied it up to {copied}: \
-                 the topic was made again, or lost its end"
-            );
-            return Some(Finding::blocks(Code::TopicRecreated, summary));
-        }
-        if start > copied + 1 {
-            let missing = u64::try_from(start - copied - 1).unwrap_or(0);
-            let summary = format!(
-                "{tp}: offsets {} to {} were gone from the source before they were copied",
-                copied + 1,
-                start - 1
-            );
-            let impact = Impact { missing, ..Impact::default() };
-            return Some(Finding::blocks(Code::SourceGap, summary).with(impact));
-        }
-        None
     }
 }

@@ -6,7 +6,7 @@ use twinlog_client::GroupKind;
 use twinlog_mirror::{NameFilter, Refusal, Verdict, why_not_replicated};
 use twinlog_types::{Code, GroupId, Severity, State};
 
-use super::walk::{Draft, Finding, Walk, counted, on_group};
+use super::walk::{Draft, Finding, Walk, Weight, counted, on_group};
 use crate::chain::{Fix, LinkName};
 use crate::facts::Trouble;
 use crate::mm2::{CHECKPOINT_CONNECTOR, SOURCE_CONNECTOR};
@@ -254,11 +254,26 @@ impl Walk<'_> {
                     link.ok(format!("MirrorMaker 2 runs it, with {workers}"));
                 } else {
                     let group = &worker.group;
-                    let summary =
-                        format!("MirrorMaker 2 does not run: group {group} is {}", worker.state);
+                    let summary = format!(
+                        "MirrorMaker 2 does not run: group {group} is {}{}",
+                        worker.state,
+                        self.how_it_ended()
+                    );
                     link.found(Finding::blocks(Code::MirrorNotRunning, summary).of_flow());
                 }
             }
+        }
+        if let Some(0) = mm2.connector(CHECKPOINT_CONNECTOR).and_then(|connector| connector.tasks)
+            && self.facts.config.emit_checkpoints_enabled
+        {
+            let topic = self.facts.config.worker.get("config.storage.topic");
+            let place = format!("{target}: topic {}", topic.cloned().unwrap_or_default());
+            let what = "the checkpoint connector has no tasks: it has found no group yet";
+            let interval = self.facts.config.refresh_groups_interval.as_secs();
+            let code = Code::CheckpointConnectorNoTasks;
+            let finding = self.not_yet(code, what, "groups", interval);
+            let finding = Finding { weight: Weight::Blocks, ..finding }.of_flow();
+            link.found(finding.seen(format!("tasks of {CHECKPOINT_CONNECTOR}"), 0, place));
         }
         for failed in mm2.failed.values() {
             link.saw(&failed.name, &failed.trace, format!("{target}: its status"));
@@ -268,6 +283,18 @@ impl Walk<'_> {
         }
         if let Some(trouble) = &mm2.trouble {
             link.saw("not found out", &trouble.what, target.as_str());
+        }
+    }
+
+    /// States stay when a process dies, and are taken back when it ends in order.
+    fn how_it_ended(&self) -> &'static str {
+        let mut states = self.facts.mm2.states.values().map(|status| status.state.as_str());
+        match states.next() {
+            None => "",
+            Some(_) if states.any(|state| state == "RUNNING") => {
+                ", while its tasks say RUNNING: it was killed"
+            }
+            Some(_) => ": it was stopped",
         }
     }
 

@@ -76,13 +76,6 @@ impl Walk<'_> {
         };
         let tasks = connector.tasks.unwrap_or_default();
         link.saw(format!("tasks of {CHECKPOINT_CONNECTOR}"), tasks, place.clone());
-        if tasks == 0 {
-            let what = "the checkpoint connector has no tasks: it has found no group yet";
-            let interval = facts.config.refresh_groups_interval.as_secs();
-            let code = Code::CheckpointConnectorNoTasks;
-            link.found(self.not_yet(code, what, "groups", interval));
-            return;
-        }
         if !connector.has_group(group.as_str()) {
             link.saw("the group in task.assigned.groups", "no", place);
             let interval = facts.config.refresh_groups_interval.as_secs();
@@ -94,9 +87,9 @@ impl Walk<'_> {
             if facts.checkpoint(&tp).is_some() || facts.checkpoints.read.is_err() {
                 continue;
             }
-            let finding = if facts.checkpoints.total == 0 {
+            let finding = if facts.checkpoints.total == 0 && self.checkpoints_are_due() {
                 let summary = "there are pairs of offsets and no checkpoint of any group: the \
-                               checkpoint task cannot read the pairs, or has only just begun";
+                               checkpoint task cannot read the pairs";
                 Finding::stops(Code::OffsetSyncsUnreadable, summary)
             } else {
                 let seconds = facts.config.checkpoints_interval.as_secs();

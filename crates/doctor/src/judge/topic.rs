@@ -8,9 +8,9 @@ use twinlog_mirror::{Refusal, Verdict, why_not_replicated};
 use twinlog_types::{Code, Severity, State, TopicName, TopicPartition};
 
 use super::group::{added, did_you_mean, list, partitions, without};
-use super::walk::{Draft, Finding, Walk, on_topic};
+use super::walk::{Draft, Finding, Walk, counted, on_topic};
 use crate::chain::{Fix, LinkName};
-use crate::mm2::SOURCE_CONNECTOR;
+use crate::mm2::{CHECKPOINT_CONNECTOR, SOURCE_CONNECTOR};
 use crate::near::near;
 
 /// Codes of `status` that are about the topic, not about its records.
@@ -221,11 +221,42 @@ impl Walk<'_> {
                 facts.config.refresh_topics_interval.as_secs(),
             )),
             (_, false) => {
-                let summary = format!("{mirror} does not exist on {}", facts.target.alias);
+                let summary = format!(
+                    "{mirror} does not exist on {}{}",
+                    facts.target.alias,
+                    self.why_not_made().unwrap_or_default()
+                );
                 Some(Finding::stops(Code::TopicMissingOnTarget, summary))
             }
             (_, true) => None,
         }
+    }
+
+    /// What keeps MM2 from making a topic, where that can be seen.
+    fn why_not_made(&self) -> Option<String> {
+        let facts = self.facts;
+        let brokers = facts.contents.target_brokers?;
+        let config = &facts.mm2.connector(SOURCE_CONNECTOR)?.config;
+        let factor = config.get("replication.factor").map_or("2", String::as_str).trim();
+        let wanted: usize = factor.parse().ok()?;
+        (wanted > brokers).then(|| {
+            format!(
+                ": replication.factor is {wanted}, and the cluster has {}",
+                counted(brokers as u64, "broker")
+            )
+        })
+    }
+
+    /// In how many seconds MM2 looks for new topics or groups again: it does so from the start of
+    /// its connector on.
+    fn next_look(&self, kind: &str, interval_seconds: u64) -> Option<u64> {
+        let connector = if kind == "groups" { CHECKPOINT_CONNECTOR } else { SOURCE_CONNECTOR };
+        let mm2 = &self.facts.mm2;
+        if mm2.states.get(connector)?.state != "RUNNING" || interval_seconds == 0 {
+            return None;
+        }
+        let age = u64::try_from(mm2.age_ms(connector, self.facts.now_ms)?).ok()? / 1_000;
+        Some(interval_seconds - age % interval_seconds)
     }
 
     /// MM2 has not taken something up: it will, or cannot.
@@ -249,8 +280,12 @@ impl Walk<'_> {
             let fix = Fix::Property("dedicated.mode.enable.internal.rest = true".to_owned());
             return Finding::stops(Code::MirrorCannotReconfigure, summary).fix(fix);
         }
+        let soon = match self.next_look(kind, interval_seconds) {
+            Some(seconds) => format!(", next in {seconds} s"),
+            None => String::new(),
+        };
         let summary = format!(
-            "{what}: new {kind} are looked for every {interval_seconds} s \
+            "{what}: new {kind} are looked for every {interval_seconds} s{soon} \
              (refresh.{kind}.interval.seconds)"
         );
         let severity = if kind == "groups" { Severity::Error } else { Severity::Warning };

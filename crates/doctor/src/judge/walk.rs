@@ -50,6 +50,11 @@ impl Draft {
         }
     }
 
+    /// Whether nothing was found.
+    pub(super) fn is_empty(&self) -> bool {
+        self.findings.is_empty() && self.unknown.is_empty()
+    }
+
     /// What is said when nothing is wrong.
     pub(super) fn ok(&mut self, summary: impl Into<String>) {
         self.summary = summary.into();
