@@ -107,6 +107,8 @@ pub struct SyncHistory {
     /// Whether any two neighbours have different distances.
     pub uneven: bool,
     began: SyncOffsets,
+    /// The first since the target last went back: before it, the target's side names nothing.
+    on_target: SyncOffsets,
     recent: VecDeque<SyncOffsets>,
     around: BTreeMap<SourceOffset, Around>,
 }
@@ -124,6 +126,7 @@ impl SyncHistory {
             jumps: Vec::new(),
             uneven: false,
             began: sync,
+            on_target: sync,
             recent: VecDeque::new(),
             around: asked.iter().map(|&source| (source, Around::default())).collect(),
         };
@@ -144,6 +147,9 @@ impl SyncHistory {
         if sync.0 <= before.0 || sync.1 < before.1 {
             let turn = Turn { before, after: sync, image: self.image(sync.0), began: self.began };
             note(&mut self.turns, turn);
+            if turn.is_back_on_target() {
+                self.on_target = sync;
+            }
             self.begin(sync);
         } else {
             self.go_on(before, sync);
@@ -170,13 +176,16 @@ impl SyncHistory {
         self.recent.iter().find(near).copied().unwrap_or(self.newest)
     }
 
-    /// Places worth comparing: both records are there if nothing was made again. Each once.
+    /// Places worth comparing: both records are there if the source was not made again. Each once.
     pub fn samples(&self) -> Vec<SyncOffsets> {
-        let turns = self.turns.iter().rev().take(2).flat_map(|turn| [turn.before, turn.began]);
+        let is_later = |turn: &&Turn| turn.began.1 >= self.on_target.1 && !turn.is_back_on_target();
+        let back = self.turns.iter().rposition(Turn::is_back_on_target);
+        let turns = self.turns.get(back.map_or(0, |at| at + 1)..).unwrap_or_default();
+        let turns = turns.iter().filter(is_later).rev().take(2);
         let middle = self.recent.get(self.recent.len() / 2).copied();
-        let oldest = self.store.kept().last().copied();
-        let mut samples = vec![self.first];
-        samples.extend(turns.chain(middle).chain(oldest).chain([self.newest]));
+        let mut samples = vec![self.on_target];
+        samples.extend(turns.flat_map(|turn| [turn.before, turn.began]));
+        samples.extend(middle.into_iter().chain([self.began, self.newest]));
         let mut seen = BTreeSet::new();
         samples.retain(|sample| seen.insert(*sample));
         samples
@@ -279,6 +288,8 @@ mod tests {
         assert!(history.turns[0].is_back_on_target());
         assert_eq!(around(&history, 1_040), (Some((1_000, 0)), Some((1_049, 49))));
         assert_eq!(around(&history, 500), (None, Some((1_000, 0))));
+        // Nothing of the old mirror is there to be compared.
+        assert_eq!(history.samples(), [pair((1_000, 0)), pair((1_049, 49))]);
     }
 
     /// `killed-mid-copy`: positions were never stored, so the copy begins again at 0.
@@ -321,8 +332,7 @@ mod tests {
         let answer = history.store.translate(SourceOffset(5_000));
         assert_eq!(answer, SyncTranslation::To(TargetOffset(1)));
         assert_eq!(history.within(250).0, SourceOffset(9_800));
-        assert!(history.samples().len() >= 3);
-        assert_eq!(history.samples()[0], pair((0, 0)));
+        assert_eq!(history.samples(), [(0, 0), (5_000, 5_000), (10_000, 10_000)].map(pair));
     }
 
     #[test]
