@@ -50,6 +50,8 @@ pub(crate) struct Cell {
     pub(crate) queued: Mutex<Option<LaneKey>>,
     /// A question about the source's range is under way: it is not fetched.
     pub(crate) checking: AtomicBool,
+    /// Whether this process owns the flow is being asked, because of this partition.
+    pub(crate) asking: AtomicBool,
     /// When it stopped, for trying again; 0 while it goes on.
     pub(crate) stopped_ms: AtomicI64,
     /// The last copied record must still be compared with its original.
@@ -86,6 +88,7 @@ impl Cell {
             fruitless: Mutex::new((0, u64::MAX)),
             queued: Mutex::new(None),
             checking: AtomicBool::new(false),
+            asking: AtomicBool::new(false),
             stopped_ms: AtomicI64::new(0),
             compare: AtomicBool::new(compare),
             said_foreign: AtomicBool::new(false),

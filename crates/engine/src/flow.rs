@@ -9,7 +9,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
-use tracing::warn;
+use tracing::{info, warn};
 use twinlog_client::{ClientError, Cluster, Isolation, OffsetSpec};
 use twinlog_flow::copy::{Producer, Stop};
 use twinlog_mirror::FlowConfig;
@@ -27,7 +27,7 @@ use crate::lane::{self, Ready};
 use crate::notes::Notes;
 use crate::options::EngineOptions;
 use crate::state::{Dirty, Stored};
-use crate::{fetch, look};
+use crate::{fetch, look, state};
 
 /// Connections for produce requests to each target broker.
 pub(crate) const LANES_PER_BROKER: usize = 2;
@@ -328,12 +328,16 @@ impl Flow {
     }
 
     /// A partition has stopped: says so once, and keeps in the ledger what cannot be copied.
-    pub(crate) fn stopped(&self, cell: &Cell) {
+    pub(crate) fn stopped(self: &Arc<Self>, cell: &Arc<Cell>) {
         let (stop, copied_to) = {
             let copier = cell.copier.lock();
             let Some(stop) = copier.stopped().cloned() else { return };
             (stop, copier.map().copied_to())
         };
+        if stop.code == Code::OwnedElsewhere {
+            self.ask_who_owns(cell, &stop.reason);
+            return;
+        }
         let now_ms = self.now_ms();
         if cell.stopped_ms.swap(now_ms, Ordering::AcqRel) != 0 {
             return;
@@ -348,9 +352,27 @@ impl Flow {
             self.notes.leave(cell.shard, &StateRecord::Gap(cell.key.clone(), number, gap));
             self.dirty(cell.shard).urgent();
         }
-        if stop.code == Code::OwnedElsewhere {
-            self.lost(stop.reason);
+    }
+
+    /// Somebody else writes into a mirror of ours. It may be the new owner, or the one before, which
+    /// went on for a moment after it was stopped or cut off: the state tells. A write that is refused
+    /// ends the flow; after one that is not, the partition recovers what the other one has copied, as
+    /// after a takeover.
+    fn ask_who_owns(self: &Arc<Self>, cell: &Arc<Cell>, reason: &str) {
+        if cell.asking.swap(true, Ordering::AcqRel) {
+            return;
         }
+        info!(flow = %self.name, partition = %cell.target, reason, "asking the first shard who owns the flow");
+        self.board.waiting(&self.name, &cell.source, reason.to_owned());
+        let (flow, cell) = (self.clone(), cell.clone());
+        self.spawn(async move {
+            let ours = state::prove(&flow, &flow.ending()).await.is_some();
+            cell.asking.store(false, Ordering::Release);
+            if ours {
+                cell.copier.lock().retry();
+                flow.moved(&cell);
+            }
+        });
     }
 
     /// This process does not own the flow any more.

@@ -35,6 +35,7 @@ mod look;
 mod notes;
 pub mod observe;
 mod options;
+mod ownership;
 mod parallel;
 mod report;
 mod sightings;

@@ -1,7 +1,7 @@
 //! The durable state: a compacted topic on the target, written in transactions only.
 //!
-//! Each partition of the topic (a *shard*) has a transactional id. Initialising it fences the
-//! owner before; only then is the shard read. There are no local files.
+//! Each partition of the topic (a *shard*) has a transactional id, which only the flow's owner can
+//! write under ([`ownership`](crate::ownership)). There are no local files.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, oneshot};
 use tracing::{info, warn};
 use twinlog_batch::Record;
-use twinlog_client::{ClientError, Cluster, ErrorCode, Isolation, NewTopic, Topics, Transactional};
+use twinlog_client::{ClientError, Cluster, Isolation, NewTopic, Topics, Transactional};
 use twinlog_offsets::StateError;
 use twinlog_offsets::state::{
     Answer, Gap, GroupJournal, Lease, PartitionKey, Position, StateKey, StateRecord, Subject,
@@ -24,26 +24,23 @@ use crate::cell::Cell;
 use crate::ending::Ending;
 use crate::flow::Flow;
 use crate::notes::Taken;
+use crate::ownership::{self, LEASE_INTERVAL};
 
 /// Partitions of a state topic that is made now; an existing one keeps its own number.
 pub(crate) const SHARDS: i32 = 4;
 /// State that nothing waits for is written this often at most.
 const WRITE_INTERVAL: Duration = Duration::from_millis(500);
-/// The owner of a flow says this often that it lives.
-pub(crate) const LEASE_INTERVAL: Duration = Duration::from_secs(3);
-/// An owner that has been silent for so long is gone.
-pub(crate) const LEASE_EXPIRY: Duration = Duration::from_secs(10);
 /// Most bytes of one state transaction, beyond the first partition's records.
 const WRITE_BYTES: usize = 512 << 10;
 /// After so long without an answer the coordinator aborts a state transaction.
-const TRANSACTION_TIMEOUT: Duration = Duration::from_secs(30);
+pub(crate) const TRANSACTION_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The name of the state topic of everything mirrored from `source`.
 pub fn topic_name(source: &ClusterAlias) -> TopicName {
     TopicName::from(format!("mm2-twinlog.{source}.internal"))
 }
 
-fn transactional_id(source: &ClusterAlias, shard: usize) -> String {
+pub(crate) fn transactional_id(source: &ClusterAlias, shard: usize) -> String {
     format!("mm2-twinlog.{source}.internal-{shard}")
 }
 
@@ -162,7 +159,7 @@ pub(crate) async fn read(
     Ok(stored)
 }
 
-async fn partitions(target: &Cluster, topic: &TopicName) -> Result<i32, ClientError> {
+pub(crate) async fn partitions(target: &Cluster, topic: &TopicName) -> Result<i32, ClientError> {
     let listed = target.topics(Topics::Named(std::slice::from_ref(topic))).await?;
     Ok(listed
         .first()
@@ -171,7 +168,7 @@ async fn partitions(target: &Cluster, topic: &TopicName) -> Result<i32, ClientEr
 }
 
 /// Reads a shard from `from` on; returns where it ended.
-async fn read_shard(
+pub(crate) async fn read_shard(
     target: &Cluster,
     topic: &TopicName,
     shard: i32,
@@ -188,27 +185,6 @@ async fn read_shard(
         .await
 }
 
-/// Says that `instance` owns the flow, or that it has given it up.
-pub(crate) fn lease(
-    (source, target): &(ClusterId, ClusterId),
-    instance: &str,
-    now_ms: i64,
-    released: bool,
-) -> StateRecord {
-    StateRecord::Lease {
-        source_cluster: source.clone(),
-        target_cluster: target.clone(),
-        shard: 0,
-        lease: Lease { instance: instance.to_owned(), renewed_ms: now_ms, released },
-    }
-}
-
-/// The state as its owner holds it.
-pub(crate) struct Owned {
-    pub(crate) stored: Stored,
-    pub(crate) shards: Vec<Transactional>,
-}
-
 /// Makes the state topic where it is missing, and waits until it can be used.
 pub(crate) async fn ensure_topic(
     target: &Cluster,
@@ -222,97 +198,6 @@ pub(crate) async fn ensure_topic(
     let configs = BTreeMap::from([("cleanup.policy".to_owned(), "compact".to_owned())]);
     let new = NewTopic { name: topic.clone(), partitions: SHARDS, replication_factor, configs };
     crate::internal::create(target, new).await
-}
-
-/// Becomes the owner: fences the one before, then reads.
-///
-/// The first shard's id decides: who holds that one owns the flow, and says so with a lease before
-/// anything is read. Of several processes that come at once, each may have opened some of the
-/// other ids last; with the ids as equals they would all fence each other.
-///
-/// # Errors
-///
-/// [`ClientError::Fenced`] when another process came at the same time, and owns the flow.
-pub(crate) async fn own(
-    target: &Cluster,
-    source: &ClusterAlias,
-    pair: &(ClusterId, ClusterId),
-    lease: &StateRecord,
-    now_ms: i64,
-) -> Result<Owned, ClientError> {
-    let topic = topic_name(source);
-    let shards = partitions(target, &topic).await?;
-    if shards == 0 {
-        // The broker that was asked has not heard of it: nothing read would look like no state.
-        return Err(ClientError::Code {
-            api: "Metadata",
-            code: ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
-            message: None,
-            about: topic.to_string(),
-        });
-    }
-    let mut first = target.transactional(&transactional_id(source, 0), TRANSACTION_TIMEOUT).await?;
-    let mut opening = Vec::new();
-    for shard in 1..shards {
-        let (target, id) = (target.clone(), transactional_id(source, shard as usize));
-        opening.push(tokio::spawn(
-            async move { target.transactional(&id, TRANSACTION_TIMEOUT).await },
-        ));
-    }
-    let mut others = Vec::new();
-    for task in opening {
-        match task.await {
-            Ok(opened) => others.push(opened?),
-            // A panic is a bug: it goes on upwards.
-            Err(error) => std::panic::resume_unwind(error.into_panic()),
-        }
-    }
-    let tp = TopicPartition { topic: topic.clone(), partition: 0 };
-    first.write(vec![(tp, vec![record(lease, now_ms)])]).await?;
-    let mut owned = Owned { stored: Stored::default(), shards: vec![first] };
-    owned.shards.append(&mut others);
-    for shard in 0..shards {
-        read_shard(target, &topic, shard, 0, pair, &mut owned.stored).await?;
-    }
-    Ok(owned)
-}
-
-/// Follows the lease of the present owner from the log's end on; returns when it has been silent
-/// for [`LEASE_EXPIRY`] or was given up.
-pub(crate) async fn stand_by(
-    target: &Cluster,
-    source: &ClusterAlias,
-    pair: &(ClusterId, ClusterId),
-    ending: &Ending,
-) -> Result<(), ClientError> {
-    let topic = topic_name(source);
-    let mut position = 0;
-    let mut seen: Option<Lease> = None;
-    let mut heard = tokio::time::Instant::now();
-    loop {
-        let mut stored = Stored::default();
-        // What counts is a question asked after the silence: an answer may have waited for as long,
-        // with this process stopped or cut off, while the owner went on.
-        let asked = tokio::time::Instant::now();
-        position = read_shard(target, &topic, 0, position, pair, &mut stored).await?;
-        if let Some(lease) = stored.lease {
-            if lease.released {
-                return Ok(());
-            }
-            if seen.as_ref() != Some(&lease) {
-                heard = tokio::time::Instant::now();
-                seen = Some(lease);
-            }
-        }
-        if asked.saturating_duration_since(heard) > LEASE_EXPIRY {
-            return Ok(());
-        }
-        tokio::select! {
-            biased;
-            () = ending.ended() => return Ok(()),
-            () = tokio::time::sleep(LEASE_INTERVAL / 3) => {}
-        }
-    }
 }
 
 /// What a shard's writer waits for.
@@ -358,7 +243,7 @@ pub(crate) async fn write_shard(
             };
             let due = last || !proofs.is_empty() || tokio::time::Instant::now() >= lease_due;
             if shard == 0 && due {
-                let lease = lease(&flow.pair, &flow.options.instance, now_ms, last);
+                let lease = ownership::lease(&flow.pair, &flow.options.instance, now_ms, last);
                 records.push(record(&lease, now_ms));
                 lease_due = tokio::time::Instant::now() + LEASE_INTERVAL;
             }
@@ -452,8 +337,9 @@ async fn reclaim(flow: &Flow, shard: usize, ending: &Ending) -> Option<Transacti
     Some(transactional)
 }
 
-/// Waits for a write to the first shard that begins now: then this process owns the flow.
-async fn prove(flow: &Flow, ending: &Ending) -> Option<()> {
+/// Waits for a write to the first shard that begins now: then this process owns the flow. Nothing
+/// when the flow ends, as it does when that write is refused.
+pub(crate) async fn prove(flow: &Flow, ending: &Ending) -> Option<()> {
     loop {
         let (sender, receiver) = oneshot::channel();
         flow.proofs.lock().push(sender);
@@ -535,7 +421,7 @@ fn gather(flow: &Flow, shard: usize, last: bool) -> Gathered {
     Gathered { cells, notes, records, full }
 }
 
-fn record(state: &StateRecord, now_ms: i64) -> Record {
+pub(crate) fn record(state: &StateRecord, now_ms: i64) -> Record {
     let (key, value) = state.encode();
     Record { offset: 0, timestamp: now_ms, key: Some(key), value: Some(value), headers: Vec::new() }
 }

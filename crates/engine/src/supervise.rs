@@ -1,5 +1,6 @@
 //! One flow from reaching its clusters to its orderly end: connecting, owning, standing by.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use crate::board::Board;
 use crate::ending::{Ending, Stage};
 use crate::flow::{Flow, Lost, Parts};
 use crate::options::EngineOptions;
+use crate::ownership::{self, Claim};
 use crate::{groups, report, state, syncs, topics};
 
 /// What one flow is run with.
@@ -42,6 +44,7 @@ enum End {
 pub(crate) async fn run(supervised: Supervised, stop: Ending) {
     let name = supervised.config.name.clone();
     let mut backoff = Backoff::new(supervised.options.seed ^ 0x00f1_0000);
+    let mut claim = Claim::fresh();
     while !stop.is_ended() {
         let pair = tokio::select! {
             biased;
@@ -65,53 +68,91 @@ pub(crate) async fn run(supervised: Supervised, stop: Ending) {
             stop.ended().await;
             return;
         }
-        match own_and_run(&supervised, &pair, &stop).await {
-            Ok(End::Stopped) => return,
-            Ok(End::Lost(reason)) => {
-                supervised.board.stand(&name, State::Waiting, Some(Code::OwnedElsewhere), &format!(
-                    "another twinlog run owns this flow ({reason}); this one stands by and takes over when that one falls silent"
-                ));
-                tokio::select! {
-                    biased;
-                    () = stop.ended() => return,
-                    () = until_silent(&supervised, &pair, &stop, &mut backoff) => {}
-                }
-                info!(flow = %name, "the other owner is silent: taking over");
-            }
-            Ok(End::Broken) => supervised.board.stand(
-                &name,
-                State::Waiting,
-                None,
-                "a task of this flow panicked, which is a bug of twinlog (see the log above): the flow starts anew from its state",
-            ),
-            Err(error) => {
-                let now_ms = (supervised.options.clock)();
-                supervised.board.unreachable(&name, false, &error, now_ms);
-                supervised.board.stand(
-                    &name,
-                    State::Waiting,
-                    code_of(&error),
-                    &format!("the flow cannot start: {error}; trying goes on"),
-                );
-            }
+        match attend(&supervised, &pair, &mut claim, &mut backoff, &stop).await {
+            ControlFlow::Break(()) => return,
+            ControlFlow::Continue(()) => wait_or_stop(&mut backoff, &stop).await,
         }
-        wait_or_stop(&mut backoff, &stop).await;
     }
 }
 
-/// Stands by until the owner is silent. That its lease cannot be read says nothing about it.
+/// Owns the flow, or stands by until it may, until told to stop. Goes on when a start has failed.
+async fn attend(
+    supervised: &Supervised,
+    pair: &(ClusterId, ClusterId),
+    claim: &mut Claim,
+    backoff: &mut Backoff,
+    stop: &Ending,
+) -> ControlFlow<()> {
+    let name = &supervised.config.name;
+    let stand = |code, reason: &str| supervised.board.stand(name, State::Waiting, code, reason);
+    loop {
+        if !claim.may_own() {
+            // Nothing is waited for between the silence and the takeover: the owner may come back.
+            match until_silent(supervised, pair, claim, backoff, stop).await {
+                Some(silent) => *claim = silent,
+                None => return ControlFlow::Break(()),
+            }
+        }
+        match own_and_run(supervised, pair, claim, stop).await {
+            Ok(End::Stopped) => return ControlFlow::Break(()),
+            Ok(End::Lost(reason)) => {
+                *claim = Claim::default();
+                stand(
+                    Some(Code::OwnedElsewhere),
+                    &format!(
+                        "another twinlog run owns this flow ({reason}); this one stands by and takes over when that one falls silent"
+                    ),
+                );
+            }
+            Ok(End::Broken) => {
+                *claim = Claim::interrupted(&supervised.options.instance);
+                stand(
+                    None,
+                    "a task of this flow panicked, which is a bug of twinlog (see the log above): the flow starts anew from its state",
+                );
+                return ControlFlow::Continue(());
+            }
+            Err(error) => {
+                let now_ms = (supervised.options.clock)();
+                supervised.board.unreachable(name, false, &error, now_ms);
+                stand(code_of(&error), &format!("the flow cannot start: {error}; trying goes on"));
+                return ControlFlow::Continue(());
+            }
+        }
+    }
+}
+
+/// Stands by until the owner is silent. That its lease cannot be read says nothing about it. Nothing
+/// when told to stop.
 async fn until_silent(
     supervised: &Supervised,
     pair: &(ClusterId, ClusterId),
-    stop: &Ending,
+    claim: &Claim,
     backoff: &mut Backoff,
-) {
+    stop: &Ending,
+) -> Option<Claim> {
     let name = &supervised.config.name;
-    while let Err(error) = state::stand_by(&supervised.target, &name.source, pair, stop).await {
-        let now_ms = (supervised.options.clock)();
-        supervised.board.unreachable(name, false, &error, now_ms);
-        backoff.wait().await;
+    let standing_by = async {
+        loop {
+            match ownership::stand_by(&supervised.target, &name.source, pair, claim).await {
+                Ok(silent) => return silent,
+                Err(error) => {
+                    let now_ms = (supervised.options.clock)();
+                    supervised.board.unreachable(name, false, &error, now_ms);
+                    backoff.wait().await;
+                }
+            }
+        }
+    };
+    let silent = tokio::select! {
+        biased;
+        () = stop.ended() => return None,
+        silent = standing_by => silent,
+    };
+    if !claim.is_interrupted() {
+        info!(flow = %name, "the other owner is silent: taking over");
     }
+    Some(silent)
 }
 
 fn code_of(error: &ClientError) -> Option<Code> {
@@ -195,6 +236,7 @@ impl Drop for Owned {
 async fn own_and_run(
     supervised: &Supervised,
     pair: &(ClusterId, ClusterId),
+    claim: &mut Claim,
     stop: &Ending,
 ) -> Result<End, ClientError> {
     let config = &supervised.config;
@@ -203,9 +245,9 @@ async fn own_and_run(
         let factor = config.offset_syncs_topic_replication_factor;
         state::ensure_topic(target, &config.name.source, factor).await?;
         let now_ms = (supervised.options.clock)();
-        let lease = state::lease(pair, &supervised.options.instance, now_ms, false);
+        let lease = ownership::lease(pair, &supervised.options.instance, now_ms, false);
         let (owned, producer) = tokio::join!(
-            state::own(target, &config.name.source, pair, &lease, now_ms),
+            ownership::own(target, &config.name.source, pair, claim, (&lease, now_ms)),
             target.init_producer_id()
         );
         Ok::<_, ClientError>((owned?, producer?))

@@ -157,6 +157,7 @@ impl Simulation {
         let Some(&kind) = self.random.pick(&self.swarm) else { return };
         let wait = Duration::from_millis(self.random.below(3_000));
         let code = self.random.pick(&CODES).map_or(7, |code| code.0);
+        tracing::debug!(?kind, "a fault");
         match kind {
             Kind::Code => self.plan(kind, Action::Answer(code)),
             Kind::CodeAfter => self.plan(kind, Action::AnswerAfterExecuting(code)),

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use twinlog_batch::{Codec, encode, heads};
 use twinlog_client::ErrorCode;
 use twinlog_embedded::{Action, Fault, NewRecord};
-use twinlog_engine::{Engine, state_topic_name};
+use twinlog_engine::{Engine, FlowStanding, state_topic_name};
 use twinlog_protocol::ApiKey;
-use twinlog_types::{ClusterAlias, Code, State};
+use twinlog_types::{ClusterAlias, Code, Cut, Sequence, State};
 
 use crate::support::{World, until};
 
@@ -15,14 +16,29 @@ fn numbered(from: usize, to: usize) -> Vec<NewRecord> {
     (from..to).map(|n| NewRecord::new(format!("k{n}"), format!("v{n}"))).collect()
 }
 
+fn standing(engine: &Engine) -> FlowStanding {
+    engine.report().flows.values().next().map(|flow| flow.standing.clone()).unwrap_or_default()
+}
+
+fn stands_by(engine: &Engine) -> bool {
+    let standing = standing(engine);
+    standing.code == Some(Code::OwnedElsewhere) && standing.state == State::Waiting
+}
+
 async fn until_standing_by(engine: &Engine) {
     until("the older one stands by", || {
-        let report = engine.report();
-        let standing = &report.flows.values().next()?.standing;
-        (standing.code != Some(Code::OwnedElsewhere) || standing.state != State::Waiting)
-            .then(|| format!("{standing:?}"))
+        (!stands_by(engine)).then(|| format!("{:?}", standing(engine)))
     })
     .await;
+}
+
+fn state_topic() -> String {
+    state_topic_name(&ClusterAlias::from("hello")).to_string()
+}
+
+/// Only a takeover, and a process that begins, ask for producer ids.
+fn somebody_took_over(world: &World) -> bool {
+    world.target.requests().iter().any(|one| one.api == ApiKey::InitProducerId)
 }
 
 #[tokio::test(start_paused = true)]
@@ -44,7 +60,7 @@ async fn the_newer_owner_copies_and_the_older_stands_by_and_takes_over_again() {
 }
 
 /// Somebody stands by while the owner lives, and this happens to its next question for the end of
-/// the state, just after it has read a lease. Only a takeover asks for producer ids then.
+/// the state, just after it has read a lease.
 async fn the_owner_stays_when(seed: u64, action: Action) {
     let world = World::new(seed, 1);
     world.source.create_topic("orders", 1, &[]).unwrap();
@@ -52,7 +68,7 @@ async fn the_owner_stays_when(seed: u64, action: Action) {
     world.until_equal(&BTreeMap::from([("orders".to_owned(), 1)])).await;
     let owner = world.start();
     until_standing_by(&standing_by).await;
-    let state = state_topic_name(&ClusterAlias::from("hello")).to_string();
+    let state = state_topic();
     let asked = |api| {
         let of_state = |name: &String| *name == state;
         world.target.requests().iter().any(|one| {
@@ -66,8 +82,7 @@ async fn the_owner_stays_when(seed: u64, action: Action) {
     until("it happens", || (world.target.pending_faults() > 0).then(String::new)).await;
     world.target.clear_requests();
     until("the state is read again", || (!asked(ApiKey::ListOffsets)).then(String::new)).await;
-    let opened = world.target.requests().into_iter().find(|one| one.api == ApiKey::InitProducerId);
-    assert_eq!(opened, None, "taken over from a live owner");
+    assert!(!somebody_took_over(&world), "taken over from a live owner");
     owner.shutdown().await;
     standing_by.shutdown().await;
 }
@@ -81,4 +96,105 @@ async fn an_answer_that_waited_longer_than_a_lease_lasts_is_no_silence_of_the_ow
 async fn a_lease_that_cannot_be_read_is_no_silence_of_the_owner() {
     let refused = ErrorCode::TOPIC_AUTHORIZATION_FAILED.0;
     the_owner_stays_when(23, Action::Answer(refused)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn questions_that_take_long_are_no_silence_of_the_owner() {
+    let world = World::new(24, 1);
+    world.source.create_topic("orders", 1, &[]).unwrap();
+    let topics = BTreeMap::from([("orders".to_owned(), 1)]);
+    let standing_by = world.start();
+    world.until_equal(&topics).await;
+    let owner = world.start();
+    until_standing_by(&standing_by).await;
+    world.until_equal(&topics).await;
+    // A target on which everything is slow: each question takes some seconds, and one renewal of the
+    // lease takes longer than it lasts.
+    let slow = Fault::new(Action::Delay(Duration::from_millis(1_500)));
+    world.target.fault(slow.api(ApiKey::ListOffsets).topic(&state_topic()).always());
+    let late = Fault::new(Action::DelayBefore(Duration::from_secs(18)));
+    world.target.fault(late.api(ApiKey::Produce).partition(&state_topic(), 0));
+    world.target.clear_requests();
+    world.source.append("orders", 0, &numbered(0, 10)).unwrap();
+    let began = tokio::time::Instant::now();
+    until("the slowness has passed", || {
+        (began.elapsed() < Duration::from_secs(25)).then(String::new)
+    })
+    .await;
+    assert_eq!(world.target.pending_faults(), 1, "no renewal was late");
+    assert!(!somebody_took_over(&world), "taken over from a live owner");
+    world.target.clear_faults();
+    world.until_equal(&topics).await;
+    owner.shutdown().await;
+    standing_by.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_start_that_failed_half_way_takes_nothing_from_who_came_later() {
+    let world = World::new(25, 1);
+    world.source.create_topic("orders", 1, &[]).unwrap();
+    // The first one has said that it owns the flow, and cannot read the state.
+    let refused = Fault::new(Action::Answer(ErrorCode::TOPIC_AUTHORIZATION_FAILED.0));
+    world.target.fault(refused.api(ApiKey::ListOffsets).topic(&state_topic()).always());
+    let first = world.start();
+    let starts = || world.target.requests().iter().filter(|one| one.api == ApiKey::EndTxn).count();
+    until("the first one has tried several times", || (starts() < 8).then(String::new)).await;
+    assert_eq!(standing(&first).code, Some(Code::MissingPermission));
+    world.target.clear_faults();
+    let second = world.start();
+    until_standing_by(&first).await;
+    let began = tokio::time::Instant::now();
+    until("they go on for a while", || {
+        assert!(!stands_by(&second), "the first one has taken the flow back");
+        (began.elapsed() < Duration::from_secs(30)).then(String::new)
+    })
+    .await;
+    world.until_equal(&BTreeMap::from([("orders".to_owned(), 1)])).await;
+    second.shutdown().await;
+    first.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_in_whose_mirror_the_one_before_goes_on_keeps_the_flow_and_copies_on() {
+    let world = World::new(26, 1);
+    world.source.create_topic("orders", 1, &[]).unwrap();
+    let topics = BTreeMap::from([("orders".to_owned(), 1)]);
+    world.source.append("orders", 0, &numbered(0, 50)).unwrap();
+    let owner = world.start();
+    world.until_equal(&topics).await;
+    // The owner hears of ten more records late. Who owned the flow before, and was stopped for a while,
+    // has sent five of them meanwhile: the very records that come next, cut otherwise.
+    world.source.fault(Fault::new(Action::Delay(Duration::from_secs(1))).api(ApiKey::Fetch));
+    world.source.append("orders", 0, &numbered(50, 60)).unwrap();
+    let last = world.target.batches("hello.orders", 0).pop().unwrap();
+    let head = heads(&last).next().unwrap().unwrap();
+    let cut = Cut {
+        producer_id: head.producer_id,
+        producer_epoch: head.producer_epoch,
+        base_sequence: Sequence::of_count(50),
+        count: 5,
+    };
+    let records: Vec<_> = world.source_records("orders", 0)[50..55].iter().map(copy_of).collect();
+    let late = encode(&records, Codec::None, cut).to_bytes();
+    assert_eq!(world.target.append_batch("hello.orders", 0, &late), Ok(50));
+    world.target.clear_requests();
+    let began = tokio::time::Instant::now();
+    until("the rest is copied", || {
+        assert!(!stands_by(&owner), "given up to nobody");
+        world.difference("orders", 0)
+    })
+    .await;
+    assert!(began.elapsed() < Duration::from_secs(4), "after {:?}", began.elapsed());
+    assert!(!somebody_took_over(&world));
+    owner.shutdown().await;
+}
+
+fn copy_of(record: &twinlog_embedded::Record) -> twinlog_batch::Record {
+    twinlog_batch::Record {
+        offset: record.offset,
+        timestamp: record.timestamp,
+        key: record.key.clone(),
+        value: record.value.clone(),
+        headers: Vec::new(),
+    }
 }

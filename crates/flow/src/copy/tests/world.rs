@@ -468,7 +468,8 @@ impl World {
             Code::OwnedElsewhere => {
                 assert!(self.faults.two_owners, "{}", stop.reason);
                 if owner {
-                    self.restart();
+                    // The state says that it still is: it recovers what the other one has copied.
+                    self.actors[index].copier.retry();
                 } else {
                     let gone = self.actors.remove(index);
                     self.late.push(gone.connection);
