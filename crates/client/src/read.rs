@@ -144,6 +144,28 @@ impl Cluster {
         }
     }
 
+    /// Whether a partition may be read: a fetch that waits for nothing and takes as little as it
+    /// can, tried once. An error says why not.
+    pub async fn may_read(&self, tp: &TopicPartition) -> Result<(), ClientError> {
+        let leader = self.route(tp).await?;
+        let connection = self.connect(leader.broker).await?;
+        let wanted = FetchPartition {
+            tp: tp.clone(),
+            topic_id: self.known_id(&tp.topic).unwrap_or(TopicId::NONE),
+            offset: 0,
+            last_fetched_epoch: -1,
+            current_leader_epoch: leader.epoch,
+            max_bytes: 1,
+        };
+        let isolation = Isolation::ReadCommitted;
+        let read = fetch_alone(&connection, &wanted, Duration::ZERO, isolation).await;
+        connection.close();
+        match read {
+            Err(error) if error.code() != Some(ErrorCode::OFFSET_OUT_OF_RANGE) => Err(error),
+            Ok(_) | Err(_) => Ok(()),
+        }
+    }
+
     async fn listed(
         &self,
         tp: &TopicPartition,
@@ -196,6 +218,30 @@ impl Cluster {
             tracing::debug!(%tp, ?throttle, "a quota holds this read");
         }
         Ok(fetched)
+    }
+}
+
+impl FetchedPartition {
+    /// Every record of this answer from `from` on that `isolation` shows, in order; markers never
+    /// are. Answers where the next fetch begins.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError::Corrupt`] for the first damaged batch; what lies before it was given.
+    pub fn each_record(
+        &self,
+        from: i64,
+        isolation: Isolation,
+        mut each: impl FnMut(Record),
+    ) -> Result<i64, ClientError> {
+        let mut each = |record| {
+            each(record);
+            ControlFlow::Continue(())
+        };
+        let given = give(self, from, i64::MAX, isolation, &mut each)?;
+        match given {
+            ControlFlow::Continue(next) | ControlFlow::Break(next) => Ok(next),
+        }
     }
 }
 

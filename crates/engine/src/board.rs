@@ -9,6 +9,8 @@ use twinlog_client::ClientError;
 use twinlog_flow::copy::Stop;
 use twinlog_types::{Code, FlowName, State, TopicName, TopicPartition};
 
+use crate::commits::Followed;
+
 const EVENTS_MAX: usize = 200;
 
 /// Something that happened and is worth an operator's eye.
@@ -56,6 +58,8 @@ pub struct FlowBoard {
     pub waiting: BTreeMap<TopicPartition, String>,
     /// The last throttle of the source and the target.
     pub throttled: (Option<Duration>, Option<Duration>),
+    /// How the commits of groups are followed on the source, once that is known.
+    pub commits: Option<Followed>,
     unreachable: (Option<String>, Option<String>),
 }
 
@@ -142,6 +146,10 @@ impl Board {
         let board = flows.entry(flow.clone()).or_default();
         board.waiting.remove(partition);
         board.stopped.remove(partition);
+    }
+
+    pub(crate) fn commits_followed(&self, flow: &FlowName, followed: Followed) {
+        self.flows.lock().entry(flow.clone()).or_default().commits = Some(followed);
     }
 
     pub(crate) fn throttled(&self, flow: &FlowName, source: bool, throttle: Duration) {

@@ -24,6 +24,7 @@ mod beats;
 mod board;
 mod cell;
 mod clusters;
+mod commits;
 mod ending;
 mod engine;
 mod fetch;
@@ -46,6 +47,7 @@ mod topics;
 
 pub use board::{Board, Event, FlowBoard, FlowStanding};
 pub use clusters::{cluster, cluster_options};
+pub use commits::Followed;
 pub use engine::{Engine, EngineReport};
 pub use options::{Claims, Clock, EngineOptions};
 pub use parallel::in_parallel;

@@ -34,6 +34,7 @@ use twinlog_types::{ClusterAlias, Code, FlowName, GroupId, Partition, State, Top
 pub use load::MappedPartition;
 pub use mirror::{Mapped, Mirror};
 
+use crate::commits::Followed;
 use crate::options::Clock;
 
 /// Partitions that are looked at closely at the same time.
@@ -76,6 +77,8 @@ pub struct FlowObservation {
     pub topics: Vec<TopicObservation>,
     /// By name.
     pub groups: Vec<GroupObservation>,
+    /// How commits of groups can be followed on the source, with the rights of whoever looks.
+    pub commits: Option<Followed>,
     /// What could not be found out.
     pub missing: Vec<Missing>,
 }
@@ -173,6 +176,7 @@ impl FlowObservation {
             lease: None,
             topics: Vec::new(),
             groups: Vec::new(),
+            commits: None,
             missing: Vec::new(),
         }
     }

@@ -28,7 +28,9 @@ mod redact;
 mod replicate;
 mod value;
 
-pub use config::{ClusterConfig, Configuration, FlowConfig, Isolation, Origin, Reading, Resolver};
+pub use config::{
+    ClusterConfig, Configuration, FlowConfig, FollowCommits, Isolation, Origin, Reading, Resolver,
+};
 pub use duration::parse_duration;
 pub use filter::{NameFilter, PatternError, Verdict};
 pub use java_regex::RegexError;

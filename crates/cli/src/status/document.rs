@@ -27,6 +27,7 @@ pub(crate) struct Flow<'a> {
     pub(crate) standing: Stands,
     pub(crate) counts: Counts,
     pub(crate) lease: Option<Lease<'a>>,
+    pub(crate) commits: Option<Commits<'a>>,
     pub(crate) topics: Vec<Topic<'a>>,
     pub(crate) groups: Vec<Group<'a>>,
     pub(crate) missing: Vec<Missing<'a>>,
@@ -56,6 +57,13 @@ pub(crate) struct Lease<'a> {
     pub(crate) instance: &'a str,
     pub(crate) renewed: String,
     pub(crate) released: bool,
+}
+
+/// How commits of groups are followed on the source, and why not live.
+#[derive(Serialize)]
+pub(crate) struct Commits<'a> {
+    pub(crate) followed: &'static str,
+    pub(crate) reason: Option<&'a str>,
 }
 
 #[derive(Serialize)]
@@ -142,6 +150,10 @@ pub(crate) fn document(flows: &[FlowObservation], problems: bool) -> Document<'_
                 instance: &lease.instance,
                 renewed: rfc3339(lease.renewed_ms),
                 released: lease.released,
+            }),
+            commits: found.commits.as_ref().map(|commits| Commits {
+                followed: commits.way.word(),
+                reason: commits.reason.as_deref(),
             }),
             topics: topics.collect(),
             groups: groups.collect(),
@@ -264,6 +276,8 @@ fn kind(kind: GroupKind) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use twinlog_engine::Followed;
+    use twinlog_mirror::FollowCommits;
     use twinlog_types::FlowName;
 
     use super::*;
@@ -271,6 +285,8 @@ mod tests {
     fn observation() -> FlowObservation {
         let mut flow = FlowObservation::new(FlowName::new("hello", "world"));
         flow.own = Standing::in_sync();
+        let reason = Some("no right".to_owned());
+        flow.commits = Some(Followed { way: FollowCommits::Poll, reason });
         let partition = |partition, standing| PartitionObservation {
             partition,
             source_start: Some(13),
@@ -317,6 +333,7 @@ mod tests {
         assert_eq!(flow["flow"], "hello->world");
         assert_eq!(flow["state"], "stopped");
         assert_eq!(flow["code"], "source-gap");
+        assert_eq!(flow["commits"], serde_json::json!({"followed": "poll", "reason": "no right"}));
         let partition = &flow["topics"][0]["partitions"][0];
         let expected = serde_json::json!({
             "partition": 0, "source_start": 13, "source_end": 1200, "copied_to": 1200,

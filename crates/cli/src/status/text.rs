@@ -32,6 +32,11 @@ fn flow(flow: &Flow<'_>) -> String {
         let word = if lease.released { "ended" } else { "run by" };
         let _ = writeln!(text, "  {word:<11} {}, {}", lease.instance, lease.renewed);
     }
+    if let Some(commits) = &flow.commits {
+        let reason = commits.reason.map(|reason| format!(": {reason}")).unwrap_or_default();
+        let line = format!("  {:<11} followed: {}{reason}", "commits", commits.followed);
+        text.push_str(&paragraph(&line, 14));
+    }
     topics(flow, &mut text);
     groups(flow, &mut text);
     for missing in &flow.missing {

@@ -10,8 +10,9 @@ use twinlog_flow::checkpoints::{CheckpointEmitter, checkpoint_topic};
 use twinlog_mirror::formats::Checkpoint;
 use twinlog_types::{GroupId, SourceOffset, TopicPartition};
 
+use super::translate;
 use super::writing::Writer;
-use super::{Commits, translate};
+use crate::commits::Commits;
 use crate::flow::Flow;
 use crate::internal;
 
@@ -19,22 +20,37 @@ use crate::internal;
 /// `emit.checkpoints.interval.seconds` is an upper bound.
 const INTERVAL: Duration = Duration::from_secs(5);
 
+/// Checkpoints of one request.
+const CHUNK: usize = 1_000;
+
 /// What was written as checkpoints, and when it is looked at next.
 pub(super) struct Checkpoints {
     emitter: CheckpointEmitter,
     due: Instant,
     ready: bool,
+    /// Groups that had a turn since the last time.
+    touched: BTreeSet<GroupId>,
 }
 
 impl Checkpoints {
     pub(super) fn new() -> Self {
-        Self { emitter: CheckpointEmitter::new(), due: Instant::now(), ready: false }
+        Self {
+            emitter: CheckpointEmitter::new(),
+            due: Instant::now(),
+            ready: false,
+            touched: BTreeSet::new(),
+        }
     }
 
     /// Forgets groups that are not followed any more.
-    pub(super) fn retain(&mut self, followed: &[GroupId]) {
-        let present: BTreeSet<&GroupId> = followed.iter().collect();
+    pub(super) fn retain(&mut self, present: &BTreeSet<GroupId>) {
         self.emitter.retain(|group| present.contains(group));
+        self.touched.retain(|group| present.contains(group));
+    }
+
+    /// These groups had a turn: something about them may have changed.
+    pub(super) fn touch(&mut self, groups: impl IntoIterator<Item = GroupId>) {
+        self.touched.extend(groups);
     }
 
     /// Makes the topic and reads what stands on it, so that a restart does not write it all again.
@@ -64,15 +80,15 @@ impl Checkpoints {
         &mut self,
         flow: &Flow,
         writer: &Writer,
-        sources: &Commits,
+        commits: &Commits,
     ) -> Result<(), ClientError> {
         if !flow.config.emit_checkpoints_enabled || Instant::now() < self.due {
             return Ok(());
         }
         let mut due = Vec::new();
-        for (group, commits) in sources {
-            if let Ok(commits) = commits {
-                due.extend(self.due_of(flow, writer, group, commits));
+        for group in std::mem::take(&mut self.touched) {
+            if let Some(Ok(commits)) = commits.of(flow, &group) {
+                due.extend(self.due_of(flow, writer, &group, &commits));
             }
         }
         self.produce(flow, due).await?;
@@ -112,7 +128,7 @@ impl Checkpoints {
         checkpoints: Vec<Checkpoint>,
     ) -> Result<(), ClientError> {
         let tp = TopicPartition { topic: flow.config.checkpoints_topic(), partition: 0 };
-        for chunk in checkpoints.chunks(1_000) {
+        for (number, chunk) in checkpoints.chunks(CHUNK).enumerate() {
             let now_ms = flow.now_ms();
             let records: Vec<Record> = chunk
                 .iter()
@@ -125,8 +141,9 @@ impl Checkpoints {
                 })
                 .collect();
             if let Err(error) = flow.target.produce_plain(&tp, &records).await {
-                for checkpoint in chunk {
+                for checkpoint in &checkpoints[number * CHUNK..] {
                     self.emitter.failed(checkpoint);
+                    self.touched.insert(checkpoint.group.clone());
                 }
                 return Err(error);
             }

@@ -1,13 +1,15 @@
-//! Follows consumer groups: reads their commits on the source, translates them, writes them on
-//! the target and as MM2's checkpoints.
+//! Carries the commits of consumer groups over to the target, and writes MM2's checkpoints of them.
 //!
-//! - [`reading`]: which groups there are, and what they have committed on the source.
+//! - [`commits`](crate::commits): what groups commit on the source, as soon as it is known.
+//! - [`reading`]: which groups there are.
 //! - [`targets`]: what they have committed on the target, and whether they have members there.
 //! - [`writing`]: decides with [`twinlog_flow::groups`] and commits on the target.
 //! - [`journal`]: what is committed is durable before it is sent.
 //! - [`checkpoints`]: writes what was confirmed as MM2's checkpoints.
 //!
-//! All groups of a round are read with one request for each coordinator.
+//! A group has its turn when its commit changed, when the copy it waits for may have come, and
+//! every so often. All groups whose turn it is are read on the target with one request for each
+//! coordinator. When turns come is [`Pace`]'s to say.
 
 mod checkpoints;
 mod journal;
@@ -15,25 +17,52 @@ mod reading;
 mod targets;
 mod writing;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
+use tokio::time::Instant;
 use tracing::warn;
 use twinlog_client::{ClientError, CommittedOffset, ErrorCode};
 use twinlog_flow::Standing;
+use twinlog_flow::groups::Pace;
+use twinlog_mirror::FollowCommits;
 use twinlog_types::{
     Code, GroupId, Planted, SourceOffset, State, TargetOffset, Translation, planted,
 };
 
 use crate::cell::Cell;
+use crate::commits::Commits;
 use crate::flow::Flow;
 use checkpoints::Checkpoints;
-use reading::Reader;
-use targets::Targets;
+use reading::{Listed, Lister};
+use targets::TargetGroups;
 use writing::Writer;
 
 /// Commits of groups, or why a group's could not be read.
-type Commits = BTreeMap<GroupId, Result<Vec<CommittedOffset>, ErrorCode>>;
+type ReadCommits = BTreeMap<GroupId, Result<Vec<CommittedOffset>, ErrorCode>>;
+
+/// Groups of one round: what is read for it stays well below a frame.
+const ROUND_MAX: usize = 1_000;
+/// A group that stands where it belongs is looked at again after so long, ...
+const SETTLED_CHECK: Duration = Duration::from_secs(2);
+/// ... and longer by this for each group that is followed: in sum a thousand a second at most.
+const SETTLED_CHECK_PER_GROUP: Duration = Duration::from_millis(1);
+
+/// There is a round this often at least: checkpoints wait for one.
+const IDLE: Duration = Duration::from_secs(1);
+
+/// What the rounds share.
+struct Rounds {
+    commits: Arc<Commits>,
+    lister: Arc<Lister>,
+    pace: Pace,
+    targets: TargetGroups,
+    writer: Writer,
+    checkpoints: Checkpoints,
+    /// Between two looks at a group with nothing new that is not where it belongs.
+    interval: Duration,
+}
 
 /// Follows groups until the flow ends.
 pub(crate) async fn run(flow: Arc<Flow>) {
@@ -41,47 +70,161 @@ pub(crate) async fn run(flow: Arc<Flow>) {
     if !config.sync_group_offsets_enabled && !config.emit_checkpoints_enabled {
         return;
     }
-    let mut reader = Reader::new();
-    let mut writer = Writer::new(&flow);
-    let mut checkpoints = Checkpoints::new();
+    let commits = Commits::start(&flow);
+    let interval = match config.follow_commits {
+        FollowCommits::Interval => config.sync_group_offsets_interval,
+        FollowCommits::Live | FollowCommits::Poll => {
+            Flow::no_later_than(flow.options.groups_interval, config.sync_group_offsets_interval)
+        }
+    };
+    let mut rounds = Rounds {
+        lister: Lister::start(&flow, &commits),
+        commits,
+        pace: Pace::new(),
+        targets: TargetGroups::default(),
+        writer: Writer::new(&flow),
+        checkpoints: Checkpoints::new(),
+        interval,
+    };
     let ending = flow.ending();
-    let interval =
-        Flow::no_later_than(flow.options.groups_interval, config.sync_group_offsets_interval);
     loop {
         let round = tokio::select! {
             biased;
             () = ending.ended() => return,
-            round = round(&flow, &mut reader, &mut writer, &mut checkpoints) => round,
+            round = rounds.round(&flow) => round,
         };
         if let Err(error) = round {
             warn!(flow = %flow.name, %error, "groups cannot be followed now; the next round tries again");
             flow.target_unreachable(&error);
+            tokio::select! {
+                biased;
+                () = ending.ended() => return,
+                () = tokio::time::sleep(interval) => continue,
+            }
         }
         tokio::select! {
             biased;
             () = ending.ended() => return,
-            () = tokio::time::sleep(interval) => {}
+            () = rounds.commits.news() => {}
+            () = tokio::time::sleep_until(rounds.next(&flow)) => {}
         }
     }
 }
 
-async fn round(
-    flow: &Arc<Flow>,
-    reader: &mut Reader,
-    writer: &mut Writer,
-    checkpoints: &mut Checkpoints,
-) -> Result<(), ClientError> {
-    if reader.list(flow, writer).await? {
-        checkpoints.retain(reader.followed());
+impl Rounds {
+    /// One round: the groups whose turn it is.
+    async fn round(&mut self, flow: &Arc<Flow>) -> Result<(), ClientError> {
+        if let Some(listed) = self.lister.take() {
+            self.listed(flow, listed);
+        }
+        let now_ms = flow.now_ms();
+        for group in self.commits.take_changed() {
+            self.pace.changed(&group, now_ms);
+        }
+        let turns = self.pace.take(now_ms, ROUND_MAX);
+        let outcome = self.turns(flow, &turns).await;
+        if outcome.is_err() {
+            let later = flow.now_ms() + millis(self.interval);
+            for group in &turns {
+                self.pace.again(group, later);
+            }
+        }
+        outcome?;
+        self.checkpoints.prepare(flow).await?;
+        self.checkpoints.write(flow, &self.writer, &self.commits).await
     }
-    checkpoints.prepare(flow).await?;
-    if reader.followed().is_empty() {
-        return Ok(());
+
+    async fn turns(&mut self, flow: &Arc<Flow>, turns: &[GroupId]) -> Result<(), ClientError> {
+        let now_ms = flow.now_ms();
+        let mut sources = ReadCommits::new();
+        for group in turns {
+            let Some(commits) = self.commits.of(flow, group) else { continue };
+            if self.is_worth_a_look(flow, group, commits.as_deref(), now_ms) {
+                sources.insert(group.clone(), commits);
+            }
+        }
+        if sources.is_empty() {
+            return Ok(());
+        }
+        let groups: Vec<GroupId> = sources.keys().cloned().collect();
+        let targets = self.targets.read(flow, &groups).await?;
+        let written = writing::write(flow, &mut self.writer, &sources, &targets).await;
+        let now_ms = flow.now_ms();
+        for group in &written.groups {
+            self.pace.wrote(group, now_ms);
+        }
+        let settled = SETTLED_CHECK + SETTLED_CHECK_PER_GROUP * self.commits.len() as u32;
+        for group in sources.keys() {
+            let standing = self.writer.tracker.standing(group).map(|one| one.standing.state);
+            let rest = match standing {
+                Some(State::InSync | State::Excluded) if !written.postponed.contains(group) => {
+                    settled.max(self.interval)
+                }
+                _ => self.interval,
+            };
+            self.pace.checked(group, now_ms + millis(rest));
+        }
+        self.checkpoints.touch(sources.into_keys());
+        Ok(())
     }
-    let sources = flow.source.fetch_offsets(reader.followed()).await?;
-    let targets = Targets::read(flow, reader.followed()).await?;
-    writing::write(flow, writer, &sources, &targets).await;
-    checkpoints.write(flow, writer, &sources).await
+
+    /// Whether a group is read on the target now: something is new, or it is time to.
+    fn is_worth_a_look(
+        &mut self,
+        flow: &Flow,
+        group: &GroupId,
+        commits: Result<&[CommittedOffset], &ErrorCode>,
+        now_ms: i64,
+    ) -> bool {
+        let Ok(commits) = commits else { return true };
+        let (mut news, mut ahead) = (false, false);
+        for commit in commits {
+            let Some(cell) = flow.cells.get(&commit.tp) else { continue };
+            let source = SourceOffset(commit.offset);
+            let (translation, _) = translate(&cell, source);
+            ahead |= matches!(translation, Translation::LowerBound(_) | Translation::Unknown);
+            news |= !self.writer.is_decided(group, &commit.tp, source, translation);
+        }
+        if !ahead {
+            self.pace.copied(group);
+        } else if self.pace.ahead_of_copy(group, now_ms) {
+            return false;
+        }
+        news || self.pace.is_check_due(group, now_ms)
+    }
+
+    fn listed(&mut self, flow: &Flow, listed: Listed) {
+        let now_ms = flow.now_ms();
+        let tracker = &mut self.writer.tracker;
+        for (group, selection) in &listed.selections {
+            tracker.select(group, selection, now_ms);
+        }
+        for topic in &listed.made_again {
+            let cells = flow.cells.all();
+            for cell in cells.iter().filter(|cell| cell.source.topic == *topic) {
+                tracker.forget_partition(&cell.source);
+            }
+        }
+        let present: BTreeSet<GroupId> = self.commits.groups().into_iter().collect();
+        self.writer.retain(&present);
+        self.pace.retain(|group| present.contains(group));
+        self.checkpoints.retain(&present);
+    }
+
+    /// When the next round is due although nothing changed.
+    fn next(&self, flow: &Flow) -> Instant {
+        let now = Instant::now();
+        let turn = self.pace.next_ms().map(|at_ms| {
+            let wait = u64::try_from(at_ms - flow.now_ms()).unwrap_or(0).max(1);
+            now + Duration::from_millis(wait)
+        });
+        let idle = now + IDLE;
+        turn.map_or(idle, |turn| turn.min(idle))
+    }
+}
+
+fn millis(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX / 2)
 }
 
 /// How a group stands whose offsets cannot be read on one side.

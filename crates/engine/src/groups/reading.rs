@@ -1,65 +1,133 @@
 //! Which groups there are on the source.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use tokio::time::Instant;
+use parking_lot::Mutex;
+use tracing::warn;
 use twinlog_client::{ClientError, GroupKind};
 use twinlog_flow::groups::{GroupSelection, select};
-use twinlog_types::GroupId;
+use twinlog_types::{GroupId, TopicId, TopicName};
 
-use super::writing::Writer;
+use crate::commits::Commits;
 use crate::flow::Flow;
 
-/// The reading side.
-pub(super) struct Reader {
-    /// Groups that the filter lets through, as last listed.
-    followed: Vec<GroupId>,
-    listing_due: Instant,
+/// So many listings in a row must be without a group before it counts as gone: a commit may just
+/// have made it, and a coordinator that has just moved may not know it yet.
+const MISSED_MAX: u32 = 3;
+
+/// What the listings told, for whoever decides about groups.
+#[derive(Default)]
+pub(super) struct Listed {
+    /// Every listed group, and whether it is followed.
+    pub(super) selections: Vec<(GroupId, GroupSelection)>,
+    /// Topics that were deleted and made again.
+    pub(super) made_again: Vec<TopicName>,
 }
 
-impl Reader {
-    pub(super) fn new() -> Self {
-        Self { followed: Vec::new(), listing_due: Instant::now() }
+/// The lister: runs beside the rounds, which must not wait for a broker that does not answer.
+pub(super) struct Lister {
+    commits: Arc<Commits>,
+    listed: Mutex<Option<Listed>>,
+}
+
+impl Lister {
+    /// Lists groups for as long as the flow lives.
+    pub(super) fn start(flow: &Arc<Flow>, commits: &Arc<Commits>) -> Arc<Self> {
+        let lister = Arc::new(Self { commits: commits.clone(), listed: Mutex::default() });
+        flow.spawn(run(flow.clone(), lister.clone()));
+        lister
     }
 
-    /// Groups that the filter lets through, as last listed.
-    pub(super) fn followed(&self) -> &[GroupId] {
-        &self.followed
+    /// What was listed since the last call.
+    pub(super) fn take(&self) -> Option<Listed> {
+        self.listed.lock().take()
     }
+}
 
-    /// Lists the groups, when it is time to. Answers whether it was.
-    pub(super) async fn list(
-        &mut self,
-        flow: &Flow,
-        writer: &mut Writer,
-    ) -> Result<bool, ClientError> {
-        let first = self.followed.is_empty();
-        let refresh = first || flow.config.refresh_groups_enabled;
-        if !refresh || Instant::now() < self.listing_due {
-            return Ok(false);
-        }
-        let listed = flow.source.list_groups().await?;
-        flow.source_reached();
-        let now_ms = flow.now_ms();
-        let mut followed = Vec::new();
-        for listing in listed {
-            if listing.kind == GroupKind::Share {
-                continue;
+async fn run(flow: Arc<Flow>, lister: Arc<Lister>) {
+    let ending = flow.ending();
+    let interval =
+        Flow::no_later_than(flow.options.discovery_interval, flow.config.refresh_groups_interval);
+    let mut missed = BTreeMap::new();
+    let mut ids = BTreeMap::new();
+    loop {
+        let followed = lister.commits.len();
+        if followed == 0 || flow.config.refresh_groups_enabled {
+            let listed = tokio::select! {
+                biased;
+                () = ending.ended() => return,
+                listed = list(&flow, &lister.commits, &mut missed) => listed,
+            };
+            match listed {
+                Ok(selections) => {
+                    flow.source_reached();
+                    let made_again = made_again(&flow, &mut ids);
+                    for topic in &made_again {
+                        lister.commits.forget_topic(topic);
+                    }
+                    let mut listed = lister.listed.lock();
+                    let before = listed.take().unwrap_or_default().made_again;
+                    let made_again = before.into_iter().chain(made_again).collect();
+                    *listed = Some(Listed { selections, made_again });
+                    drop(listed);
+                    lister.commits.wake();
+                }
+                Err(error) => {
+                    warn!(flow = %flow.name, %error, "groups cannot be listed; trying goes on");
+                    flow.source_unreachable(&error);
+                }
             }
-            let selection = select(&flow.config.groups, listing.group.as_str(), true);
-            writer.tracker.select(&listing.group, &selection, now_ms);
-            if selection == GroupSelection::Followed {
-                followed.push(listing.group);
-            }
         }
-        let present: BTreeSet<&GroupId> = followed.iter().collect();
-        writer.retain(&present);
-        self.followed = followed;
-        let interval = Flow::no_later_than(
-            flow.options.discovery_interval,
-            flow.config.refresh_groups_interval,
-        );
-        self.listing_due = Instant::now() + interval;
-        Ok(true)
+        tokio::select! {
+            biased;
+            () = ending.ended() => return,
+            () = tokio::time::sleep(interval) => {}
+        }
     }
+}
+
+async fn list(
+    flow: &Flow,
+    commits: &Commits,
+    missed: &mut BTreeMap<GroupId, u32>,
+) -> Result<Vec<(GroupId, GroupSelection)>, ClientError> {
+    let listed = flow.source.list_groups().await?;
+    let mut selections = Vec::new();
+    for listing in listed {
+        if listing.kind == GroupKind::Share {
+            continue;
+        }
+        let selection = select(&flow.config.groups, listing.group.as_str(), true);
+        selections.push((listing.group, selection));
+    }
+    let is_followed = |(_, selection): &&(_, _)| *selection == GroupSelection::Followed;
+    let followed: BTreeSet<&GroupId> =
+        selections.iter().filter(is_followed).map(|(group, _)| group).collect();
+    commits.follow(followed.iter().copied());
+    missed.retain(|group, _| !followed.contains(group));
+    for group in commits.groups().into_iter().filter(|group| !followed.contains(group)) {
+        *missed.entry(group).or_default() += 1;
+    }
+    commits.retain(|group| missed.get(group).is_none_or(|count| *count < MISSED_MAX));
+    missed.retain(|_, count| *count < MISSED_MAX);
+    Ok(selections)
+}
+
+/// Mirrored topics whose id on the source is another one than before.
+fn made_again(flow: &Flow, ids: &mut BTreeMap<TopicName, TopicId>) -> Vec<TopicName> {
+    let mut made_again = Vec::new();
+    for cell in flow.cells.all() {
+        let topic = &cell.source.topic;
+        let Some(known) = flow.source.cached(topic) else { continue };
+        if known.id == TopicId::NONE {
+            continue;
+        }
+        let before = *ids.entry(topic.clone()).or_insert(known.id);
+        if before != known.id {
+            ids.insert(topic.clone(), known.id);
+            made_again.push(topic.clone());
+        }
+    }
+    made_again
 }

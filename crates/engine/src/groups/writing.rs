@@ -13,11 +13,13 @@ use twinlog_flow::groups::{
     GroupAction, GroupTracker, Reading, Rules, TargetGroup, is_written_back,
 };
 use twinlog_offsets::state::PartitionKey;
-use twinlog_types::{Code, GroupId, Planted, SourceOffset, TargetOffset, TopicPartition, planted};
+use twinlog_types::{
+    Code, GroupId, Planted, SourceOffset, TargetOffset, TopicPartition, Translation, planted,
+};
 
 use super::journal::{self, Journals};
 use super::targets::Targets;
-use super::{Commits, translate, unreadable};
+use super::{ReadCommits, translate, unreadable};
 use crate::cell::Cell;
 use crate::flow::Flow;
 use crate::parallel::in_parallel;
@@ -49,6 +51,15 @@ struct Due {
 /// What is to be committed, by group.
 type AllDue = Vec<(GroupId, Vec<Due>)>;
 
+/// What came of what was due.
+#[derive(Default)]
+pub(super) struct Written {
+    /// Groups that were written to, or may have been.
+    pub(super) groups: Vec<GroupId>,
+    /// Groups of which something was due that was not sent, or not taken.
+    pub(super) postponed: BTreeSet<GroupId>,
+}
+
 /// The answer to a commit of one group.
 type Answer = Result<Vec<(TopicPartition, ErrorCode)>, ClientError>;
 
@@ -58,8 +69,23 @@ impl Writer {
         Self { tracker, journals: Journals::new(flow), said: BTreeMap::new() }
     }
 
+    /// Whether this was decided on already: another look would find nothing else to do, unless the
+    /// target has changed.
+    pub(super) fn is_decided(
+        &self,
+        group: &GroupId,
+        tp: &TopicPartition,
+        source: SourceOffset,
+        translation: Translation<TargetOffset>,
+    ) -> bool {
+        self.tracker.position_of(group, tp).is_some_and(|position| {
+            let reading = &position.reading;
+            reading.source == Some(source) && reading.translation == translation
+        })
+    }
+
     /// Forgets what was said of groups that are not there any more.
-    pub(super) fn retain(&mut self, present: &BTreeSet<&GroupId>) {
+    pub(super) fn retain(&mut self, present: &BTreeSet<GroupId>) {
         self.said.retain(|group, _| present.contains(group));
     }
 
@@ -85,9 +111,9 @@ impl Writer {
 pub(super) async fn write(
     flow: &Arc<Flow>,
     writer: &mut Writer,
-    sources: &Commits,
+    sources: &ReadCommits,
     targets: &Targets,
-) {
+) -> Written {
     let mut due = Vec::new();
     for (group, commits) in sources {
         let commits = match commits {
@@ -112,15 +138,23 @@ pub(super) async fn write(
             due.push((group.clone(), positions));
         }
     }
+    let mut written = Written::default();
+    let mut open: BTreeMap<GroupId, usize> =
+        due.iter().map(|(group, positions)| (group.clone(), positions.len())).collect();
     let due = journaled(flow, writer, due).await;
     let due = unmoved(flow, writer, due).await;
     for (group, positions, answer) in commit(flow, due).await {
-        note(flow, writer, &group, &positions, answer);
+        if open.get(&group) == Some(&note(flow, writer, &group, &positions, answer)) {
+            open.remove(&group);
+        }
+        written.groups.push(group);
     }
+    written.postponed = open.into_keys().collect();
     writer.journals.leave(flow, &mut writer.tracker);
     for group in sources.keys() {
         writer.say(flow, group);
     }
+    written
 }
 
 /// What is to be committed for a group.
@@ -280,8 +314,14 @@ async fn commit(flow: &Arc<Flow>, due: AllDue) -> Vec<(GroupId, Vec<Due>, Answer
     in_parallel(COMMITS_AT_ONCE, commits.collect()).await
 }
 
-/// Notes how the commit of a group was answered.
-fn note(flow: &Flow, writer: &mut Writer, group: &GroupId, positions: &[Due], answer: Answer) {
+/// Notes how the commit of a group was answered. Answers how many positions were taken.
+fn note(
+    flow: &Flow,
+    writer: &mut Writer,
+    group: &GroupId,
+    positions: &[Due],
+    answer: Answer,
+) -> usize {
     let tracker = &mut writer.tracker;
     let now_ms = flow.now_ms();
     let codes = match answer {
@@ -290,17 +330,20 @@ fn note(flow: &Flow, writer: &mut Writer, group: &GroupId, positions: &[Due], an
             for due in positions {
                 tracker.failed(group, &due.source, &error.to_string(), now_ms);
             }
-            return;
+            return 0;
         }
     };
+    let mut taken = 0;
     for Due { source, target, offset, .. } in positions {
         match codes.get(target) {
             Some(&ErrorCode::NONE) => {
                 debug!(flow = %flow.name, %group, partition = %target, offset = offset.0, "committed");
                 tracker.committed(group, source, *offset, now_ms);
+                taken += 1;
             }
             Some(code) => tracker.refused(group, source, code.0, &code.to_string(), now_ms),
             None => tracker.failed(group, source, "no answer for it", now_ms),
         }
     }
+    taken
 }

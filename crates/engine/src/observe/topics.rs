@@ -18,6 +18,7 @@ use super::{
     FlowObservation, LOOKS_AT_ONCE, Observer, PartitionObservation, TopicObservation, running,
     worst,
 };
+use crate::commits::probe;
 use crate::parallel::in_parallel;
 use crate::state;
 
@@ -48,6 +49,7 @@ impl Observer {
             return;
         };
         let commits = self.read_commits(found).await;
+        found.commits = Some(probe(&self.source, self.config.follow_commits).await);
         let ends = self.source_ends(&source, found).await;
         let stored = match state::read(&self.target, &self.config.name.source, pair).await {
             Ok(stored) => stored,

@@ -42,6 +42,11 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new(seed: u64, brokers: i32) -> Self {
+        Self::with(seed, brokers, |_| {})
+    }
+
+    /// With a source that is set up otherwise.
+    pub(crate) fn with(seed: u64, brokers: i32, source: impl FnOnce(&mut EmbeddedOptions)) -> Self {
         if let Ok(filter) = std::env::var("TWINLOG_LOG") {
             // Said once for all tests of the process.
             let _ = tracing_subscriber::fmt()
@@ -53,11 +58,13 @@ impl World {
         let options = |name: &str, seed| {
             let mut options = EmbeddedOptions::new(name).with_brokers(brokers);
             options.seed = seed;
-            EmbeddedCluster::start(options)
+            options
         };
+        let mut of_source = options("hello", seed);
+        source(&mut of_source);
         Self {
-            source: options("hello", seed),
-            target: options("world", seed ^ 0x5555),
+            source: EmbeddedCluster::start(of_source),
+            target: EmbeddedCluster::start(options("world", seed ^ 0x5555)),
             seed,
             started: std::sync::atomic::AtomicU64::new(0),
         }

@@ -31,11 +31,15 @@
 //! Unlike MM2, a group whose state could not be read is not committed to.
 
 mod decide;
+mod pace;
 mod selection;
+mod source;
 #[cfg(test)]
 mod tests;
 mod tracker;
 
 pub use decide::{Decision, GroupAction, History, Reading, Rules, TargetGroup, decide};
+pub use pace::Pace;
 pub use selection::{GroupSelection, is_written_back, select};
+pub use source::{Asked, Outcome, Polled, SourceCommit, SourceCommits};
 pub use tracker::{GroupStanding, GroupTracker, Overwritten, PartitionPosition};

@@ -336,6 +336,15 @@ impl GroupTracker {
         self.groups.get(group).into_iter().flat_map(|group| &group.partitions)
     }
 
+    /// A group's position in one partition.
+    pub fn position_of(
+        &self,
+        group: &GroupId,
+        partition: &TopicPartition,
+    ) -> Option<&PartitionPosition> {
+        self.groups.get(group)?.partitions.get(partition)
+    }
+
     /// How a group stands; `None` for one that is not known.
     pub fn standing(&self, group: &GroupId) -> Option<GroupStanding> {
         let group = self.groups.get(group)?;

@@ -22,6 +22,35 @@ pub enum Isolation {
     ReadUncommitted,
 }
 
+/// How the commits of groups are followed on the source (`twinlog.group.offsets.follow`).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum FollowCommits {
+    /// From `__consumer_offsets` as they are made, where it may be read; else as `poll`.
+    #[default]
+    Live,
+    /// By asking for all of them at twinlog's pace.
+    Poll,
+    /// By asking for all of them every `sync.group.offsets.interval.seconds`, as MM2 does.
+    Interval,
+}
+
+impl FollowCommits {
+    /// The word that a file uses.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Live => "live",
+            Self::Poll => "poll",
+            Self::Interval => "interval",
+        }
+    }
+
+    pub(super) fn read(text: &str) -> Result<Self, String> {
+        let all = [Self::Live, Self::Poll, Self::Interval];
+        let found = all.into_iter().find(|one| one.word() == text.trim());
+        found.ok_or_else(|| format!("`{text}` is none of live, poll, interval"))
+    }
+}
+
 /// A flow of the file. Fields are MM2's keys; an interval counts only while its switch is on.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FlowConfig {
@@ -77,6 +106,8 @@ pub struct FlowConfig {
     pub sync_group_offsets_enabled: bool,
     /// `sync.group.offsets.interval.seconds`.
     pub sync_group_offsets_interval: Duration,
+    /// `twinlog.group.offsets.follow`.
+    pub follow_commits: FollowCommits,
     /// `checkpoints.topic.replication.factor`.
     pub checkpoints_topic_replication_factor: i16,
     /// `heartbeats.topic.replication.factor`.

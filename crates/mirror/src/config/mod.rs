@@ -21,7 +21,7 @@ use std::sync::Arc;
 use twinlog_types::{ClusterAlias, FlowName};
 
 pub use cluster::ClusterConfig;
-pub use flow::{FlowConfig, Isolation, Origin};
+pub use flow::{FlowConfig, FollowCommits, Isolation, Origin};
 pub use variables::Resolver;
 
 use crate::problem::{Problem, closest};

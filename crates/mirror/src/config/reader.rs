@@ -10,7 +10,7 @@ use std::time::Duration;
 use twinlog_types::FlowName;
 
 use super::Problems;
-use super::flow::{FlowConfig, Isolation, Origin, Origins};
+use super::flow::{FlowConfig, FollowCommits, Isolation, Origin, Origins};
 use super::levels::{self, Setting, Settings, client, data_producer};
 use crate::filter::{NameFilter, PatternError};
 use crate::known::{self, CONNECTOR, Kind};
@@ -117,6 +117,7 @@ impl<'a> SettingsReader<'a, '_> {
             self.periodic("emit.checkpoints", true, 60);
         let (sync_group_offsets_enabled, sync_group_offsets_interval) =
             self.periodic("sync.group.offsets", false, 60);
+        let follow_commits = self.follow_commits(&twinlog);
         FlowConfig {
             name: self.name.clone(),
             enabled,
@@ -144,6 +145,7 @@ impl<'a> SettingsReader<'a, '_> {
             offset_lag_max: u64::try_from(self.number("offset.lag.max", 100)).unwrap_or(0),
             sync_group_offsets_enabled,
             sync_group_offsets_interval,
+            follow_commits,
             checkpoints_topic_replication_factor: self
                 .replication_factor("checkpoints.topic.replication.factor", 3),
             heartbeats_topic_replication_factor: self
@@ -165,6 +167,16 @@ impl<'a> SettingsReader<'a, '_> {
             exactly_once,
             origins,
         }
+    }
+
+    fn follow_commits(&mut self, twinlog: &Settings) -> FollowCommits {
+        let Some(setting) = twinlog.get("twinlog.group.offsets.follow") else {
+            return FollowCommits::default();
+        };
+        FollowCommits::read(&setting.value).unwrap_or_else(|message| {
+            self.report_about(setting, message, None);
+            FollowCommits::default()
+        })
     }
 
     fn matters(&self, key: &str) -> bool {

@@ -166,6 +166,51 @@ impl CommitValue {
     }
 }
 
+/// What a record says of a group's position in a partition.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CommitChange {
+    /// The group.
+    pub group: GroupId,
+    /// The topic.
+    pub topic: TopicName,
+    /// The partition.
+    pub partition: Partition,
+    /// What is committed from now on; `None`: nothing any more (it expired or was deleted).
+    pub commit: Option<CommitValue>,
+}
+
+impl CommitChange {
+    /// Reads a record; `None` for one that is about something else, kinds that are not known
+    /// included.
+    ///
+    /// # Errors
+    ///
+    /// For a commit that cannot be read, of a newer version for one.
+    pub fn decode(key: Option<&[u8]>, value: Option<&[u8]>) -> Result<Option<Self>, FormatError> {
+        // Most records of a busy cluster are about members: only the kind of those is looked at.
+        let kind = key_fields(RECORD, key)?.i16("kind")?;
+        if kind != OFFSET_COMMIT && kind != LEGACY_COMMIT {
+            return Ok(None);
+        }
+        let GroupKey { group, subject, .. } = GroupKey::decode(key)?;
+        let Subject::Partition(topic, partition) = subject else { return Ok(None) };
+        let commit = match value {
+            None => None,
+            value => Some(CommitValue::decode(value)?),
+        };
+        Ok(Some(Self { group, topic, partition, commit }))
+    }
+}
+
+/// Which of the `partitions` of the log holds the records of a group: Java's hash of its name
+/// (`GroupMetadataManager.partitionFor`). `None` where there are no partitions.
+pub fn partition_of(group: &GroupId, partitions: i32) -> Option<Partition> {
+    let units = group.as_str().encode_utf16();
+    let hash = units.fold(0_i32, |hash, unit| hash.wrapping_mul(31).wrapping_add(unit.into()));
+    // Kafka's Utils.abs: the sign is cut off, as Java's Math.abs(MIN_VALUE) is negative.
+    (hash & i32::MAX).checked_rem(partitions)
+}
+
 /// A group of the classic protocol.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ClassicGroup {
@@ -374,6 +419,39 @@ mod tests {
         "000409636f6e73756d6572000000040672616e6765046d2d31000001a2284090d902046d2d3104692d3102630b2f3132372e302e302e31000493e00000afc805000102ff010000",
         "000409636f6e73756d6572000000040000000001a2284090d902046d2d310002630b2f3132372e302e302e31000493e00000afc805000102ff010000",
     ];
+
+    #[test]
+    fn a_change_is_a_commit_or_its_end_and_other_records_are_none() {
+        // Kind 1 (and 0), group "g", topic "t", partition 3.
+        for kind in ["0001", "0000"] {
+            let key = bytes(&format!("{kind}0001670001740000000 3").replace(' ', ""));
+            let change = CommitChange::decode(Some(&key), Some(&bytes(COMMITS[4]))).unwrap();
+            let change = change.expect("a commit");
+            assert_eq!((change.group.as_str(), change.topic.as_str()), ("g", "t"));
+            assert_eq!(change.partition, 3);
+            assert_eq!(change.commit.map(|commit| commit.offset), Some(250));
+            let end = CommitChange::decode(Some(&key), None).unwrap().expect("its end");
+            assert_eq!(end.commit, None);
+            // A value of a version that is not known is no end.
+            assert!(CommitChange::decode(Some(&key), Some(&bytes("0005"))).is_err());
+        }
+        for kind in 2..30_u16 {
+            let key = [&kind.to_be_bytes()[..], b"whatever"].concat();
+            assert_eq!(CommitChange::decode(Some(&key), Some(&[])), Ok(None), "{kind}");
+        }
+        assert!(CommitChange::decode(None, None).is_err());
+    }
+
+    #[test]
+    fn a_group_lives_in_the_partition_that_java_computes() {
+        // "orders-app".hashCode() and so on, as jshell prints them; the last is MIN_VALUE.
+        let of = |group: &str| partition_of(&group.into(), 50);
+        assert_eq!(of(""), Some(0));
+        assert_eq!(of("a"), Some(97 % 50));
+        assert_eq!(of("hello"), Some(99_162_322 % 50));
+        assert_eq!(of("polygenelubricants"), Some(0));
+        assert_eq!(partition_of(&"a".into(), 0), None);
+    }
 
     #[test]
     fn commits_of_every_version_are_read() {
