@@ -1,5 +1,6 @@
 //! The command line.
 
+mod doctor;
 mod dump;
 mod wait;
 
@@ -12,6 +13,7 @@ use clap::{ArgAction, ArgGroup, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use twinlog_types::FlowName;
 
+pub(crate) use doctor::Doctor;
 pub(crate) use dump::{Dump, DumpKind, GroupRecords, Records};
 pub(crate) use wait::Wait;
 
@@ -19,6 +21,7 @@ const EXAMPLES: &str = "\
 Examples:
   twinlog run mm2.properties
   twinlog status mm2.properties --problems
+  twinlog doctor mm2.properties
   twinlog explain mm2.properties --group orders-app
   twinlog translate mm2.properties --topic orders --partition 0 --offset 1100
 
@@ -173,6 +176,9 @@ pub(crate) enum Command {
     /// Explain one group or topic: the chain link by link, and what to do.
     #[command(after_help = EXPLAIN_EXAMPLES)]
     Explain(Explain),
+    /// Find what is wrong with a mirror, of twinlog or of MirrorMaker 2, and what to do.
+    #[command(after_help = doctor::EXAMPLES)]
+    Doctor(Doctor),
     /// Show it: two clusters, a mirror, the loss of one, and where every group resumes.
     #[command(after_help = DEMO_EXAMPLES)]
     Demo(Demo),

@@ -9,17 +9,15 @@ mod text;
 
 use std::process::ExitCode;
 
-use twinlog_doctor::{Chain, Facts, LinkState, Outcome, Subject, Trouble, explain as judge};
+use twinlog_doctor::{Chain, Facts, LinkState, Outcome, Subject, explain as judge};
 use twinlog_engine::observe::Observer;
-use twinlog_types::Code;
 
-use crate::args::{Common, Explain};
+use crate::args::Explain;
 use crate::config;
 use crate::looking::{self, Looking};
 use crate::output::{Failure, NOT_FOUND_OUT, Output, WRONG};
 
-/// How much of the time is given to one cluster that does not answer.
-const CLUSTER_SHARE: f64 = 0.6;
+pub(crate) use document::more;
 
 pub(crate) fn explain(args: &Explain, out: Output) -> Result<ExitCode, Failure> {
     let subject = match (&args.group, &args.topic) {
@@ -32,21 +30,13 @@ pub(crate) fn explain(args: &Explain, out: Output) -> Result<ExitCode, Failure> 
             ));
         }
     };
-    let mut common = args.common.clone();
-    // A source that does not answer leaves the target time for its own.
-    common.timeout = common.timeout.mul_f64(CLUSTER_SHARE);
-    let looking = Looking::open(&common)?;
+    let looking = Looking::open(&looking::with_time_for_both(&args.common))?;
     looking::block_on(async {
         let all = looking.observers.iter().map(|observer| {
-            let bootstrap = |alias: &str| {
-                let cluster = looking.configuration.cluster(alias);
-                cluster.map(|cluster| cluster.bootstrap.join(",")).unwrap_or_default()
-            };
-            let name = &observer.config.name;
             let facts = Facts::new(
                 observer.config.clone(),
                 subject.clone(),
-                (bootstrap(name.source.as_str()), bootstrap(name.target.as_str())),
+                looking.bootstrap(&observer.config.name),
                 looking.notes.clone(),
                 config::now_ms(),
             );
@@ -54,7 +44,7 @@ pub(crate) fn explain(args: &Explain, out: Output) -> Result<ExitCode, Failure> 
         });
         let timeout = args.common.timeout;
         let read = looking::each(all, |(observer, facts)| read(observer, facts, timeout)).await;
-        let file = file(&args.common);
+        let file = looking::file(&args.common);
         let chains: Vec<Chain> =
             read.iter().map(|facts| judge(facts, args.partition, &file)).collect();
         answer(args, out, &subject, &those_concerned(chains))
@@ -65,13 +55,7 @@ pub(crate) fn explain(args: &Explain, out: Output) -> Result<ExitCode, Failure> 
 async fn read(observer: Observer, mut facts: Facts, timeout: std::time::Duration) -> Facts {
     let reading = facts.read(&observer);
     if tokio::time::timeout(looking::look_within(timeout), reading).await.is_err() {
-        let mute = looking::mute(&observer, timeout).await;
-        let who: Vec<&str> = mute.iter().map(twinlog_types::ClusterAlias::as_str).collect();
-        let what = match who.as_slice() {
-            [] => format!("not everything was answered {}", looking::within(timeout)),
-            who => format!("{} did not answer {}", who.join(" and "), looking::within(timeout)),
-        };
-        facts.cut_off = Some(Trouble::new(Some(Code::Unreachable), what));
+        facts.cut_off = Some(looking::cut_off(&observer, timeout).await);
     }
     facts
 }
@@ -117,15 +101,6 @@ fn answer(
         Outcome::Wrong => ExitCode::from(WRONG),
         Outcome::NotFoundOut => ExitCode::from(NOT_FOUND_OUT),
     })
-}
-
-/// How the configuration is named in commands.
-fn file(common: &Common) -> String {
-    match (&common.file, &common.source, &common.target) {
-        (Some(file), ..) => file.display().to_string(),
-        (None, Some(source), Some(target)) => format!("--source {source} --target {target}"),
-        (None, ..) => "FILE".to_owned(),
-    }
 }
 
 #[cfg(test)]

@@ -8,13 +8,17 @@
 use std::time::Duration;
 
 use tokio::task::JoinSet;
+use twinlog_doctor::Trouble;
 use twinlog_engine::observe::Observer;
 use twinlog_mirror::{Configuration, Problem};
-use twinlog_types::ClusterAlias;
+use twinlog_types::{ClusterAlias, Code, FlowName};
 
 use crate::args::Common;
 use crate::config;
 use crate::output::Failure;
+
+/// How much of the time is given to one cluster that does not answer.
+const CLUSTER_SHARE: f64 = 0.6;
 
 /// The configuration, and the flows that are looked at.
 pub(crate) struct Looking {
@@ -34,6 +38,40 @@ impl Looking {
             .collect::<Result<Vec<_>, _>>()?;
         Ok(Self { configuration, notes, observers })
     }
+
+    /// Where the source and the target of a flow are.
+    pub(crate) fn bootstrap(&self, flow: &FlowName) -> (String, String) {
+        let of = |alias: &ClusterAlias| {
+            let cluster = self.configuration.cluster(alias.as_str());
+            cluster.map(|cluster| cluster.bootstrap.join(",")).unwrap_or_default()
+        };
+        (of(&flow.source), of(&flow.target))
+    }
+}
+
+/// A source that does not answer leaves the target time for its own.
+pub(crate) fn with_time_for_both(common: &Common) -> Common {
+    Common { timeout: common.timeout.mul_f64(CLUSTER_SHARE), ..common.clone() }
+}
+
+/// How the configuration is named in commands.
+pub(crate) fn file(common: &Common) -> String {
+    match (&common.file, &common.source, &common.target) {
+        (Some(file), ..) => file.display().to_string(),
+        (None, Some(source), Some(target)) => format!("--source {source} --target {target}"),
+        (None, ..) => "FILE".to_owned(),
+    }
+}
+
+/// Why a look was given up when its time was over.
+pub(crate) async fn cut_off(observer: &Observer, timeout: Duration) -> Trouble {
+    let mute = mute(observer, timeout).await;
+    let who: Vec<&str> = mute.iter().map(ClusterAlias::as_str).collect();
+    let what = match who.as_slice() {
+        [] => format!("not everything was answered {}", within(timeout)),
+        who => format!("{} did not answer {}", who.join(" and "), within(timeout)),
+    };
+    Trouble::new(Some(Code::Unreachable), what)
 }
 
 /// How long a look may take, so that time is left to find out what did not answer.

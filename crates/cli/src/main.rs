@@ -12,6 +12,7 @@
 mod args;
 mod config;
 mod demo;
+mod doctor;
 mod dump;
 mod embedded;
 mod explain;
@@ -44,6 +45,7 @@ fn main() -> ExitCode {
         Command::Wait(wait) => &wait.common.printing,
         Command::Dump(dump) => &dump.common.printing,
         Command::Explain(explain) => &explain.common.printing,
+        Command::Doctor(doctor) => &doctor.common.printing,
         Command::Demo(demo) => &demo.printing,
         Command::Embedded(embedded) => &embedded.printing,
         Command::Completions { shell } => {
@@ -64,6 +66,7 @@ fn main() -> ExitCode {
         Command::Wait(wait) => wait::wait(&wait, out),
         Command::Dump(dump) => dump::dump(&dump, out),
         Command::Explain(explain) => explain::explain(&explain, out),
+        Command::Doctor(doctor) => doctor::doctor(&doctor, out),
         Command::Demo(demo) => demo::demo(&demo, out),
         Command::Embedded(embedded) => embedded::embedded(&embedded),
         Command::Completions { .. } | Command::Man(_) => Ok(ExitCode::SUCCESS),

@@ -2,15 +2,18 @@
 //!
 //! Does not: judge. Everything is public, so that a verdict can be tested on any facts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use twinlog_client::{ClientError, CommittedOffset, ErrorCode, GroupListing, GroupMember};
 use twinlog_engine::observe::{FlowObservation, GroupPosition, PartitionObservation};
 use twinlog_mirror::{FlowConfig, Problem};
-use twinlog_types::{ClusterAlias, ClusterId, Code, GroupId, Partition, TopicName, TopicPartition};
+use twinlog_types::{
+    ClusterAlias, ClusterId, Code, GroupId, Partition, SourceOffset, TopicName, TopicPartition,
+};
 
 use crate::chain::Subject;
+use crate::connect::Rest;
 use crate::contents::Contents;
 use crate::history::SyncHistory;
 use crate::mm2::Mm2;
@@ -186,12 +189,16 @@ pub struct Facts {
     pub bounds: BTreeMap<TopicPartition, (i64, i64)>,
     /// Log start and high watermark of partitions of the source.
     pub source_bounds: BTreeMap<TopicPartition, (i64, i64)>,
+    /// Where groups stand on the source, of all groups that were read; empty where it is one.
+    pub positions: BTreeMap<TopicPartition, BTreeSet<SourceOffset>>,
     /// What was read of the records and topics themselves.
     pub contents: Contents,
     /// MM2's offset-syncs.
     pub syncs: Syncs,
     /// The checkpoints.
     pub checkpoints: Checkpoints,
+    /// What a Connect cluster told, where one was to be asked.
+    pub connect: Option<Result<Arc<Rest>, Trouble>>,
     /// Why the look was given up before its end.
     pub cut_off: Option<Trouble>,
 }

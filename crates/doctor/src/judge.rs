@@ -11,8 +11,9 @@
 //!    the same: where a group stands is asked most urgently then.
 
 mod commits;
+mod connectors;
 mod copy;
-mod group;
+pub(crate) mod group;
 mod mm2_commits;
 mod mm2_copy;
 mod mm2_syncs;

@@ -20,7 +20,9 @@
 //! `KafkaStatusBackingStore` and `KafkaOffsetBackingStore` for the records of MM2's topics.
 
 mod chain;
+mod connect;
 mod contents;
+mod diagnose;
 mod facts;
 mod findings;
 mod history;
@@ -30,9 +32,12 @@ mod near;
 mod places;
 mod read;
 mod remedy;
+mod survey;
 
 pub use chain::{Chain, Evidence, Fix, Link, LinkName, LinkState, MirroredBy, Outcome, Subject};
+pub use connect::{Rest, RestConnector, RestError, Url};
 pub use contents::{Aborted, Contents, Sample, Settings, TooLarge};
+pub use diagnose::{Diagnosis, Wanted, diagnose};
 pub use facts::{
     CheckpointSeries, Checkpoints, Facts, GroupFacts, Resource, Right, Side, Syncs, Trouble,
 };
@@ -42,3 +47,4 @@ pub use judge::explain;
 pub use mm2::{Connector, FailedTask, Mm2, Worker};
 pub use near::near;
 pub use remedy::Impact;
+pub use survey::Survey;

@@ -48,6 +48,8 @@ impl Worker {
 /// One of MM2's connectors.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Connector {
+    /// Its name; dedicated MM2 calls it by its class.
+    pub name: String,
     /// Its configuration as MM2 took it, prefixes resolved.
     pub config: BTreeMap<String, String>,
     /// How many tasks it has; `None` when it never had any configured.
@@ -59,6 +61,22 @@ pub struct Connector {
 }
 
 impl Connector {
+    /// Takes what a task is given.
+    pub(crate) fn assign(&mut self, task: u32, groups: &str, partitions: &str) {
+        self.groups.insert(task, items(groups).map(str::to_owned).collect());
+        self.partitions.insert(task, items(partitions).filter_map(partition).collect());
+    }
+
+    /// Takes the tasks of another connector that shares the work.
+    pub(crate) fn join(&mut self, other: Self) {
+        let from = self.tasks.unwrap_or_default();
+        self.tasks = Some(from.saturating_add(other.tasks.unwrap_or_default()));
+        let after = |(task, what)| (from.saturating_add(task), what);
+        self.groups.extend(other.groups.into_iter().map(after));
+        let after = |(task, what)| (from.saturating_add(task), what);
+        self.partitions.extend(other.partitions.into_iter().map(after));
+    }
+
     /// Tasks beyond the number of tasks are left over from before.
     fn is_current(&self, task: u32) -> bool {
         self.tasks.is_none_or(|tasks| task < tasks)
@@ -133,6 +151,10 @@ pub struct Mm2 {
     pub copied: BTreeMap<TopicPartition, i64>,
     /// What could not be read of its topics.
     pub trouble: Option<Trouble>,
+    /// The Connect cluster whose connectors these are, where it was asked.
+    pub connect: Option<String>,
+    /// A connector of them is RUNNING there.
+    pub running: bool,
 }
 
 impl Default for Mm2 {
@@ -147,6 +169,8 @@ impl Default for Mm2 {
             is_transactional: false,
             copied: BTreeMap::new(),
             trouble: None,
+            connect: None,
+            running: false,
         }
     }
 }
@@ -159,7 +183,7 @@ impl Mm2 {
 
     /// Whether a process of it runs.
     pub(crate) fn is_alive(&self) -> bool {
-        matches!(&self.worker, Ok(Some(worker)) if worker.is_alive())
+        self.running || matches!(&self.worker, Ok(Some(worker)) if worker.is_alive())
     }
 
     /// Whether it is 3.4 or older, as far as it tells. Later ones number their tasks.
@@ -203,19 +227,17 @@ impl Mm2 {
             let config = value.map(properties).unwrap_or_default();
             self.numbers_tasks |= config.contains_key("task.index");
             let list = |key: &str| config.get(key).map(String::as_str).unwrap_or_default();
-            let groups = items(list("task.assigned.groups")).map(str::to_owned).collect();
-            let partitions =
-                items(list("task.assigned.partitions")).filter_map(partition).collect();
-            let connector = self.connector_mut(name);
-            connector.groups.insert(task, groups);
-            connector.partitions.insert(task, partitions);
+            let (groups, partitions) =
+                (list("task.assigned.groups"), list("task.assigned.partitions"));
+            self.connector_mut(name).assign(task, groups, partitions);
         } else if key == format!("tasks-fencing-{SOURCE_CONNECTOR}") {
             self.is_transactional = value.is_some();
         }
     }
 
     fn connector_mut(&mut self, name: &str) -> &mut Connector {
-        self.connectors.entry(name.to_owned()).or_default()
+        let new = || Connector { name: name.to_owned(), ..Connector::default() };
+        self.connectors.entry(name.to_owned()).or_insert_with(new)
     }
 
     /// Takes a record of `mm2-status.<source>.internal`.
@@ -247,7 +269,7 @@ impl Mm2 {
         &mut self,
         key: Option<&[u8]>,
         value: Option<&[u8]>,
-        wanted: &BTreeSet<TopicPartition>,
+        wanted: impl Fn(&TopicPartition) -> bool,
     ) {
         let Some(key) = json(key) else { return };
         if key[0] != SOURCE_CONNECTOR {
@@ -259,7 +281,7 @@ impl Mm2 {
         };
         let Ok(number) = i32::try_from(number) else { return };
         let tp = TopicPartition::new(topic, number);
-        if !wanted.contains(&tp) {
+        if !wanted(&tp) {
             return;
         }
         match json(value).and_then(|value| value["offset"].as_i64()) {
@@ -295,7 +317,7 @@ fn partition(text: &str) -> Option<TopicPartition> {
     Some(TopicPartition::new(topic, i32::try_from(number).ok()?))
 }
 
-fn first_lines(trace: &str) -> String {
+pub(crate) fn first_lines(trace: &str) -> String {
     let first = trace.lines().next().unwrap_or_default();
     let cause = trace.lines().rev().find_map(|line| line.strip_prefix("Caused by: "));
     let text = match cause {
@@ -383,7 +405,9 @@ mod tests {
         let mut mm2 = Mm2::default();
         let wanted = BTreeSet::from([TopicPartition::new("t", 0)]);
         let mut take = |key: &str, value: Option<&str>| {
-            mm2.take_offset(Some(key.as_bytes()), value.map(str::as_bytes), &wanted);
+            mm2.take_offset(Some(key.as_bytes()), value.map(str::as_bytes), |tp| {
+                wanted.contains(tp)
+            });
             mm2.copied.get(&TopicPartition::new("t", 0)).copied()
         };
         let key = r#"["MirrorSourceConnector",{"cluster":"hello","partition":0,"topic":"t"}]"#;

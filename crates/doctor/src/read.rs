@@ -67,20 +67,27 @@ impl Facts {
             group: None,
             bounds: BTreeMap::new(),
             source_bounds: BTreeMap::new(),
+            positions: BTreeMap::new(),
             contents: Contents::default(),
             syncs,
             checkpoints,
+            connect: None,
             cut_off: None,
             config,
         }
     }
 
-    /// Reads everything that concerns the subject.
-    pub async fn read(&mut self, observer: &Observer) {
+    /// What there is on both clusters.
+    pub(crate) async fn read_sides(&mut self, observer: &Observer) {
         tokio::join!(
             side(&observer.source, &mut self.source),
             side(&observer.target, &mut self.target),
         );
+    }
+
+    /// Reads everything that concerns the subject.
+    pub async fn read(&mut self, observer: &Observer) {
+        self.read_sides(observer).await;
         if self.source.id.is_err() && self.target.id.is_err() {
             return;
         }
@@ -99,7 +106,7 @@ impl Facts {
             return;
         }
         let partitions = self.partitions_of(subject);
-        self.read_mm2(observer, &partitions).await;
+        self.read_mm2(observer, |tp| partitions.contains(tp)).await;
         self.read_bounds(observer, &partitions).await;
         if let Subject::Group(group) = subject {
             self.read_checkpoints(&observer.target, group).await;
@@ -172,7 +179,12 @@ impl Facts {
         }
     }
 
-    async fn read_mm2(&mut self, observer: &Observer, wanted: &BTreeSet<TopicPartition>) {
+    /// What MM2 keeps about itself; of its positions those of `wanted` partitions.
+    pub(crate) async fn read_mm2(
+        &mut self,
+        observer: &Observer,
+        wanted: impl Fn(&TopicPartition) -> bool + Send + Sync,
+    ) {
         let setting = |key: &str| self.config.worker.get(key).cloned().unwrap_or_default();
         let group = GroupId::from(setting("group.id"));
         self.mm2.worker = self.read_worker(&observer.target, &group).await;
@@ -187,11 +199,14 @@ impl Facts {
                 each_record(&observer.target, &self.target, topic, |key, value, time| match kind {
                     0 => read.take_config(key, value),
                     1 => read.take_status(key, value, time),
-                    _ => read.take_offset(key, value, wanted),
+                    _ => read.take_offset(key, value, &wanted),
                 });
             if let Err(trouble) = outcome.await {
                 read.trouble = Some(trouble);
             }
+        }
+        if let Some(Ok(rest)) = &self.connect {
+            rest.put_into(&mut read, &self.config.name);
         }
         self.mm2 = read;
     }
@@ -214,7 +229,12 @@ impl Facts {
         }
     }
 
-    async fn read_bounds(&mut self, observer: &Observer, wanted: &BTreeSet<TopicPartition>) {
+    /// Where the mirrors of partitions begin and end.
+    pub(crate) async fn read_bounds(
+        &mut self,
+        observer: &Observer,
+        wanted: &BTreeSet<TopicPartition>,
+    ) {
         let there = self.target.topics.as_ref().ok();
         let targets: Vec<TopicPartition> = wanted
             .iter()
@@ -245,20 +265,35 @@ impl Facts {
         self.checkpoints.total = total;
     }
 
-    async fn read_syncs(&mut self, observer: &Observer, wanted: &BTreeSet<TopicPartition>) {
-        let on_target = self.config.offset_syncs_on_target;
-        let (cluster, here, other) = if on_target {
-            (&observer.target, &self.target, &self.source)
-        } else {
-            (&observer.source, &self.source, &self.target)
-        };
-        let exists = |side: &Side, topic: &TopicName| {
-            side.topics.as_ref().is_ok_and(|topics| topics.contains_key(topic))
+    /// Keeps in mind offset-syncs that are where the other location would have them, if there are.
+    pub(crate) fn look_for_syncs_elsewhere(&mut self) {
+        let other = if self.config.offset_syncs_on_target { &self.source } else { &self.target };
+        let exists = |topic: &TopicName| {
+            other.topics.as_ref().is_ok_and(|topics| topics.contains_key(topic))
         };
         let elsewhere = self.syncs.elsewhere.take();
-        self.syncs.elsewhere = elsewhere.filter(|topic| exists(other, topic));
+        self.syncs.elsewhere = elsewhere.filter(exists);
+    }
+
+    /// Where offset-syncs are by the configuration.
+    pub(crate) fn place_of_syncs<'a>(&'a self, observer: &'a Observer) -> (&'a Cluster, &'a Side) {
+        if self.config.offset_syncs_on_target {
+            (&observer.target, &self.target)
+        } else {
+            (&observer.source, &self.source)
+        }
+    }
+
+    /// MM2's pairs of offsets of these partitions.
+    pub(crate) async fn read_syncs(
+        &mut self,
+        observer: &Observer,
+        wanted: &BTreeSet<TopicPartition>,
+    ) {
+        self.look_for_syncs_elsewhere();
         let mut syncs: BTreeMap<TopicPartition, SyncHistory> = BTreeMap::new();
         let topic = self.syncs.topic.clone();
+        let (cluster, here) = self.place_of_syncs(observer);
         let outcome = each_record(cluster, here, topic.as_str(), |key, value, time| {
             let Ok(sync) = OffsetSync::decode(key, value) else { return };
             let tp = TopicPartition::new(sync.topic, sync.partition);
@@ -277,7 +312,7 @@ impl Facts {
     }
 }
 
-fn note(
+pub(crate) fn note(
     series: &mut BTreeMap<TopicPartition, CheckpointSeries>,
     tp: TopicPartition,
     pair: (i64, i64),
@@ -354,7 +389,7 @@ async fn commits(
 }
 
 /// Reads all partitions of a small topic. Answers whether it exists.
-async fn each_record(
+pub(crate) async fn each_record(
     cluster: &Cluster,
     side: &Side,
     topic: &str,

@@ -189,6 +189,9 @@ impl Facts {
 
     /// Where groups stand in a partition of the source.
     pub(crate) fn asked(&self, tp: &TopicPartition) -> BTreeSet<SourceOffset> {
+        if let Some(positions) = self.positions.get(tp) {
+            return positions.clone();
+        }
         let commits = self.group.as_ref().and_then(|group| group.source_commits.as_ref().ok());
         let here = commits.into_iter().flatten().filter(|commit| commit.tp == *tp);
         here.filter(|commit| commit.offset >= 0).map(|commit| SourceOffset(commit.offset)).collect()

@@ -5,11 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use twinlog_types::{Code, GroupId, Severity, TopicName, TopicPartition};
 
 use super::{Finding, GroupedFinding, Place, order};
-use crate::chain::{Chain, Evidence, Fix, LinkName, Subject};
+use crate::chain::{Chain, Evidence, Fix, Link, LinkName, Subject};
 use crate::remedy::Impact;
 
 /// Evidence of more places is no help: each is one command away.
 const EVIDENCE_MAX: usize = 12;
+/// Of one place.
+const EVIDENCE_OF_ONE_MAX: usize = 4;
 /// Nobody pastes more.
 const FIXES_MAX: usize = 10;
 
@@ -56,13 +58,26 @@ impl Grouping {
     pub fn take_chain(&mut self, chain: &Chain) {
         for link in &chain.links {
             for finding in &link.findings {
-                self.take(Some(&chain.subject), link.name, finding);
+                let gathered = self.gather(Some(&chain.subject), link.name, finding);
+                if gathered.evidence.len() < EVIDENCE_MAX {
+                    let seen = evidence_of(link, finding);
+                    add_some(&mut gathered.evidence, &seen, EVIDENCE_MAX);
+                }
             }
         }
     }
 
-    /// Takes a finding of a subject's chain, or one that nobody's chain came across.
+    /// Takes a finding of a subject's chain, or one that no chain came across.
     pub fn take(&mut self, subject: Option<&Subject>, link: LinkName, finding: &Finding) {
+        self.gather(subject, link, finding);
+    }
+
+    fn gather(
+        &mut self,
+        subject: Option<&Subject>,
+        link: LinkName,
+        finding: &Finding,
+    ) -> &mut Gathered {
         let key = Key {
             code: finding.code,
             severity: finding.severity,
@@ -102,6 +117,7 @@ impl Grouping {
             // Several chains come past one partition: its records are counted once.
             gathered.places.entry(place).or_insert_with(|| finding.impact.clone());
         }
+        gathered
     }
 
     /// The findings, in order.
@@ -112,6 +128,14 @@ impl Grouping {
         order::put(&mut found);
         found
     }
+}
+
+/// What a link shows of the first partition of a finding; of one without partitions, all.
+fn evidence_of(link: &Link, finding: &Finding) -> Vec<Evidence> {
+    let tp = finding.partitions.first().map(ToString::to_string);
+    let about = |seen: &&Evidence| tp.as_ref().is_none_or(|tp| seen.what.contains(tp.as_str()));
+    let seen = link.evidence.iter().filter(about).take(EVIDENCE_OF_ONE_MAX);
+    seen.cloned().collect()
 }
 
 /// Links before the translation speak of topics; what they cost a group makes it the group's.

@@ -3,17 +3,17 @@
 use std::collections::BTreeSet;
 
 use twinlog_client::GroupKind;
-use twinlog_mirror::{NameFilter, Refusal, Verdict, why_not_replicated};
+use twinlog_mirror::{FlowConfig, NameFilter, Problem, Refusal, Verdict, why_not_replicated};
 use twinlog_types::{Code, GroupId, Severity, State};
 
 use super::walk::{Draft, Finding, Walk, Weight, counted, on_group};
 use crate::chain::{Fix, LinkName};
 use crate::facts::Trouble;
-use crate::mm2::{CHECKPOINT_CONNECTOR, SOURCE_CONNECTOR};
+use crate::mm2::CHECKPOINT_CONNECTOR;
 use crate::near::near;
 
 /// What a misspelt key must have been meant to be to break the chain.
-const DECISIVE: &[&str] = &[
+pub(crate) const DECISIVE: &[&str] = &[
     "sync.group.offsets.enabled",
     "emit.checkpoints.enabled",
     "emit.offset-syncs.enabled",
@@ -24,18 +24,6 @@ const DECISIVE: &[&str] = &[
     "topics.exclude",
     "replication.policy.class",
     "enabled",
-];
-
-/// What makes MM2 do something else when the file was changed since it was started.
-const COMPARED: &[&str] = &[
-    "groups",
-    "groups.exclude",
-    "topics",
-    "topics.exclude",
-    "sync.group.offsets.enabled",
-    "emit.checkpoints.enabled",
-    "offset-syncs.topic.location",
-    "replication.policy.class",
 ];
 
 /// Partitions without a commit that are named.
@@ -109,49 +97,22 @@ impl Walk<'_> {
         let config = &self.facts.config;
         link.saw("enabled", config.enabled, self.origin("enabled"));
         for note in &self.facts.notes {
-            let (Some(key), Some(suggestion)) = (&note.key, &note.suggestion) else { continue };
-            let meant = suggestion.split('`').nth(1).unwrap_or_default();
-            let is_decisive = |name: &&&str| {
-                let level = meant.strip_suffix(**name);
-                level.is_some_and(|level| level.is_empty() || level.ends_with('.'))
-            };
-            let Some(name) = DECISIVE.iter().find(is_decisive) else { continue };
-            // Said elsewhere, the right key counts.
-            if config.origin(name).is_some() {
-                continue;
-            }
+            let Some(Misspelt { key, meant, bare }) = decisive(note, config) else { continue };
+            let suggestion = note.suggestion.as_deref().unwrap_or_default();
             let place = format!("{}:{}", note.file, note.line.unwrap_or_default());
-            link.saw("a key that nobody reads", key, place);
             let summary = format!("nobody reads {key} ({suggestion})");
             let finding = Finding {
                 severity: Severity::Error,
                 ..Finding::blocks(Code::UnknownProperty, summary)
             };
-            let finding = finding.of_flow().because(key);
+            let finding = finding.of_flow().because(bare);
+            let finding = finding.seen("a key that nobody reads", key, place);
             link.found(finding.fix(Fix::Property(meant.to_owned())));
         }
-        if !self.is_mm2() {
-            return;
-        }
-        let runs_with = [SOURCE_CONNECTOR, CHECKPOINT_CONNECTOR]
-            .into_iter()
-            .find_map(|name| self.facts.mm2.connector(name).map(|connector| (name, connector)));
-        let Some((name, connector)) = runs_with else { return };
-        let topic = config.worker.get("config.storage.topic").cloned().unwrap_or_default();
-        for key in COMPARED {
-            let (says, runs) = (config.connector.get(*key), connector.config.get(*key));
-            if says == runs {
-                continue;
+        if self.is_mm2() {
+            for finding in self.connectors() {
+                link.found(finding);
             }
-            let or_default =
-                |value: Option<&String>| value.cloned().unwrap_or_else(|| "default".to_owned());
-            let (says, runs) = (or_default(says), or_default(runs));
-            link.saw(format!("{key} in the file"), &says, self.origin(key));
-            let place = format!("{}: topic {topic}, connector {name}", self.facts.target.alias);
-            link.saw(format!("{key} that runs"), &runs, place);
-            let summary = format!("MirrorMaker 2 runs with {key} = {runs}, the file says {says}");
-            let finding = Finding::blocks(Code::ConfigDrift, summary);
-            link.found(finding.of_flow().because(*key));
         }
     }
 
@@ -172,6 +133,12 @@ impl Walk<'_> {
                     link.unknown(self.told(trouble), Vec::new());
                 }
             }
+        }
+        if let Some(Err(trouble)) = &facts.connect {
+            // Everything else is looked at all the same.
+            let mut finding = Finding::blocks(Code::Unreachable, &trouble.what).of_flow();
+            finding.found_out = false;
+            link.found(finding.because(&trouble.what));
         }
         if let (Ok(source), Ok(target)) = (&facts.source.id, &facts.target.id) {
             if source == target {
@@ -239,6 +206,42 @@ impl Walk<'_> {
             let place = format!("{target}: topic {}", topic.cloned().unwrap_or_default());
             link.saw("version of MirrorMaker 2", version, place);
         }
+        if let Some(url) = &mm2.connect {
+            link.saw("RUNNING on Connect", mm2.running, url.as_str());
+            if !mm2.running {
+                let summary = format!("no connector of this flow is RUNNING at {url}");
+                link.found(Finding::blocks(Code::MirrorNotRunning, summary).of_flow());
+            }
+            link.ok("MirrorMaker 2 runs it on a Connect cluster");
+        } else {
+            self.workers(link);
+        }
+        if let Some(0) = mm2.connector(CHECKPOINT_CONNECTOR).and_then(|connector| connector.tasks)
+            && self.facts.config.emit_checkpoints_enabled
+        {
+            let topic = self.facts.config.worker.get("config.storage.topic");
+            let place = format!("{target}: topic {}", topic.cloned().unwrap_or_default());
+            let what = "the checkpoint connector has no tasks: it has found no group yet";
+            let interval = self.facts.config.refresh_groups_interval.as_secs();
+            let code = Code::CheckpointConnectorNoTasks;
+            let finding = self.not_yet(code, what, "groups", interval);
+            let finding = Finding { weight: Weight::Blocks, ..finding }.of_flow();
+            link.found(finding.seen(format!("tasks of {CHECKPOINT_CONNECTOR}"), 0, place));
+        }
+        for failed in mm2.failed.values() {
+            link.saw(&failed.name, &failed.trace, format!("{target}: its status"));
+            let summary = format!("{} has failed: {}", failed.name, failed.trace);
+            let finding = Finding::blocks(Code::ConnectorFailed, summary).of_flow();
+            link.found(finding.because(&failed.name));
+        }
+        if let Some(trouble) = &mm2.trouble {
+            link.saw("not found out", &trouble.what, target.as_str());
+        }
+    }
+
+    /// The processes of dedicated MM2.
+    fn workers(&self, link: &mut Draft) {
+        let (mm2, target) = (&self.facts.mm2, &self.facts.target.alias);
         match &mm2.worker {
             Err(trouble) => link.unknown(trouble.clone(), Vec::new()),
             Ok(None) => {
@@ -262,27 +265,6 @@ impl Walk<'_> {
                     link.found(Finding::blocks(Code::MirrorNotRunning, summary).of_flow());
                 }
             }
-        }
-        if let Some(0) = mm2.connector(CHECKPOINT_CONNECTOR).and_then(|connector| connector.tasks)
-            && self.facts.config.emit_checkpoints_enabled
-        {
-            let topic = self.facts.config.worker.get("config.storage.topic");
-            let place = format!("{target}: topic {}", topic.cloned().unwrap_or_default());
-            let what = "the checkpoint connector has no tasks: it has found no group yet";
-            let interval = self.facts.config.refresh_groups_interval.as_secs();
-            let code = Code::CheckpointConnectorNoTasks;
-            let finding = self.not_yet(code, what, "groups", interval);
-            let finding = Finding { weight: Weight::Blocks, ..finding }.of_flow();
-            link.found(finding.seen(format!("tasks of {CHECKPOINT_CONNECTOR}"), 0, place));
-        }
-        for failed in mm2.failed.values() {
-            link.saw(&failed.name, &failed.trace, format!("{target}: its status"));
-            let summary = format!("{} has failed: {}", failed.name, failed.trace);
-            let finding = Finding::blocks(Code::ConnectorFailed, summary).of_flow();
-            link.found(finding.because(&failed.name));
-        }
-        if let Some(trouble) = &mm2.trouble {
-            link.saw("not found out", &trouble.what, target.as_str());
         }
     }
 
@@ -401,6 +383,32 @@ impl Walk<'_> {
         let hint = did_you_mean(&near(group.as_str(), names));
         format!("no group {group} is on {} or {}, or may be seen{hint}", source.alias, target.alias)
     }
+}
+
+/// A key that nobody reads, and that was meant to decide.
+pub(crate) struct Misspelt<'a> {
+    /// As it was typed.
+    pub(crate) key: &'a str,
+    /// What it was meant to be, at its level.
+    pub(crate) meant: &'a str,
+    /// As it was typed, without its level.
+    pub(crate) bare: &'a str,
+}
+
+/// What breaks the chain about an entry that does nothing; `None` where it is only a slip.
+pub(crate) fn decisive<'a>(note: &'a Problem, config: &FlowConfig) -> Option<Misspelt<'a>> {
+    let (key, suggestion) = (note.key.as_deref()?, note.suggestion.as_deref()?);
+    let meant = suggestion.split('`').nth(1).unwrap_or_default();
+    let level_of = |name: &str| {
+        let level = meant.strip_suffix(name)?;
+        (level.is_empty() || level.ends_with('.')).then_some(level)
+    };
+    let (name, level) = DECISIVE.iter().find_map(|name| Some((*name, level_of(name)?)))?;
+    // Said elsewhere, the right key counts.
+    if config.origin(name).is_some() {
+        return None;
+    }
+    Some(Misspelt { key, meant, bare: key.strip_prefix(level).unwrap_or(key) })
 }
 
 pub(super) fn did_you_mean(names: &[String]) -> String {

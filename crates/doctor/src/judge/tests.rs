@@ -168,13 +168,15 @@ fn by_mm2(lines: &str) -> Facts {
     }));
     let runs_with: BTreeMap<String, String> = facts.config.connector.clone().into();
     let connector = Connector {
+        name: String::new(),
         config: runs_with,
         tasks: Some(1),
         groups: BTreeMap::from([(0, [GROUP.to_owned()].into())]),
         partitions: BTreeMap::from([(0, [source()].into())]),
     };
     for name in [SOURCE_CONNECTOR, CHECKPOINT_CONNECTOR] {
-        mm2.connectors.insert(name.into(), connector.clone());
+        let connector = Connector { name: name.into(), ..connector.clone() };
+        mm2.connectors.insert(name.into(), connector);
     }
     mm2.copied.insert(source(), 999);
     let even: Vec<(i64, i64)> = (0..=9).map(|n| (n * 101, n * 101)).chain([(999, 999)]).collect();

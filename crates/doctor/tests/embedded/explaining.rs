@@ -1,145 +1,17 @@
-//! The whole way on two embedded clusters with an engine between them, on a paused clock: what is
-//! read, and the verdict.
+//! One group or topic: what is read, and the verdict.
 
-use std::future::Future;
-use std::io;
-use std::pin::Pin;
-use std::sync::Arc;
-use std::time::Duration;
-
-use twinlog_client::{Dial, WireStream};
-use twinlog_doctor::{Chain, Facts, LinkName, LinkState, MirroredBy, Outcome, Subject, explain};
-use twinlog_embedded::{EmbeddedCluster, EmbeddedOptions, GroupKind, NewRecord};
-use twinlog_engine::observe::Observer;
-use twinlog_engine::{Engine, EngineOptions};
-use twinlog_mirror::Configuration;
+use twinlog_doctor::{Chain, LinkName, LinkState, MirroredBy, Outcome, Subject};
+use twinlog_embedded::GroupKind;
 use twinlog_types::{Code, Severity};
 
-/// Finds the cluster by the host's name.
-#[derive(Clone)]
-struct Network([EmbeddedCluster; 2]);
-
-impl Dial for Network {
-    fn dial<'a>(
-        &'a self,
-        host: &'a str,
-        port: u16,
-    ) -> Pin<Box<dyn Future<Output = io::Result<Box<dyn WireStream>>> + Send + 'a>> {
-        Box::pin(async move {
-            let known = |cluster: &&EmbeddedCluster| {
-                cluster.addresses().iter().any(|(name, _)| name == host)
-            };
-            let cluster = self.0.iter().find(known).ok_or(io::ErrorKind::NotFound)?;
-            let stream: Box<dyn WireStream> = Box::new(cluster.connect(host, port)?);
-            Ok(stream)
-        })
-    }
-}
-
-struct World {
-    source: EmbeddedCluster,
-    target: EmbeddedCluster,
-}
-
-impl World {
-    /// `orders` with 100 records, and groups in its middle.
-    fn new(seed: u64) -> Self {
-        let start = |name: &str, seed| {
-            let mut options = EmbeddedOptions::new(name);
-            options.seed = seed;
-            EmbeddedCluster::start(options)
-        };
-        let world = Self { source: start("hello", seed), target: start("world", seed ^ 1) };
-        world.source.create_topic("orders", 1, &[]).expect("made");
-        world.append(100);
-        for group in ["app", "live", "back", "out-1"] {
-            world.source.commit_offset(group, "orders", 0, 60).expect("committed");
-        }
-        world
-    }
-
-    fn append(&self, count: usize) {
-        let records: Vec<NewRecord> =
-            (0..count).map(|n| NewRecord::new(format!("k{n}"), "v")).collect();
-        self.source.append("orders", 0, &records).expect("appended");
-    }
-
-    fn configuration(&self) -> Configuration {
-        let text = format!(
-            "clusters = hello, world\nhello.bootstrap.servers = {}\nworld.bootstrap.servers = {}\n\
-             hello->world.enabled = true\nhello->world.sync.group.offsets.enabled = true\n\
-             hello->world.groups.exclude = out-.*\nemit.checkpoints.interval.seconds = 1\n\
-             replication.factor = -1\ncheckpoints.topic.replication.factor = -1\n\
-             heartbeats.topic.replication.factor = -1\n\
-             offset-syncs.topic.replication.factor = -1\n",
-            self.source.bootstrap(),
-            self.target.bootstrap(),
-        );
-        Configuration::parse("mm2.properties", text.as_bytes(), &[]).expect("a sound file")
-    }
-
-    fn network(&self) -> Arc<Network> {
-        Arc::new(Network([self.source.clone(), self.target.clone()]))
-    }
-
-    fn start(&self) -> Engine {
-        let clock = self.target.clone();
-        let clock = Arc::new(move || clock.now_ms());
-        let options = EngineOptions::new("engine".to_owned(), 7, self.network(), clock);
-        Engine::start(&self.configuration(), &[], options)
-    }
-
-    async fn explain(&self, subject: Subject) -> Chain {
-        let configuration = self.configuration();
-        let cluster = |alias: &str| {
-            let config = configuration.cluster(alias).expect("a cluster of the file");
-            twinlog_engine::cluster(config, self.network(), 11, Duration::from_secs(10))
-        };
-        let clock = self.target.clone();
-        let observer = Observer {
-            config: Arc::new(configuration.flows()[0].clone()),
-            opposite: None,
-            source: cluster("hello"),
-            target: cluster("world"),
-            clock: Arc::new(move || clock.now_ms()),
-        };
-        let bootstrap = (self.source.bootstrap(), self.target.bootstrap());
-        let now_ms = self.target.now_ms();
-        let config = observer.config.clone();
-        let mut facts = Facts::new(config, subject, bootstrap, Vec::new(), now_ms);
-        facts.read(&observer).await;
-        explain(&facts, None, "mm2.properties")
-    }
-
-    async fn group(&self, group: &str) -> Chain {
-        self.explain(Subject::Group(group.into())).await
-    }
-
-    async fn topic(&self, topic: &str) -> Chain {
-        self.explain(Subject::Topic(topic.into())).await
-    }
-
-    /// Explains the group until it is as wanted.
-    async fn until(&self, group: &str, wanted: impl Fn(&Chain) -> bool) -> Chain {
-        let began = tokio::time::Instant::now();
-        loop {
-            let chain = self.group(group).await;
-            if wanted(&chain) {
-                return chain;
-            }
-            assert!(began.elapsed() < Duration::from_mins(5), "not within 5 minutes: {chain:#?}");
-            // The paused clock goes on only while everybody waits.
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    }
-}
+use crate::world::World;
 
 fn well(chain: &Chain) -> bool {
     chain.links.iter().all(|link| link.state == LinkState::Ok)
 }
 
 /// All is well, and the group's commit has arrived: one that is about to be written is well too.
-fn placed(chain: &Chain) -> bool {
+pub(crate) fn placed(chain: &Chain) -> bool {
     let last = chain.links.last().expect("links");
     well(chain) && last.evidence.iter().any(|seen| seen.value == "60")
 }
