@@ -1,5 +1,6 @@
 //! The command line.
 
+mod decide;
 mod doctor;
 mod dump;
 mod wait;
@@ -13,6 +14,7 @@ use clap::{ArgAction, ArgGroup, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use twinlog_types::FlowName;
 
+pub(crate) use decide::{Pause, Resume, Sync};
 pub(crate) use doctor::Doctor;
 pub(crate) use dump::{Dump, DumpKind, GroupRecords, Records};
 pub(crate) use wait::Wait;
@@ -179,6 +181,15 @@ pub(crate) enum Command {
     /// Find what is wrong with a mirror, of twinlog or of MirrorMaker 2, and what to do.
     #[command(after_help = doctor::EXAMPLES)]
     Doctor(Doctor),
+    /// Stop copying a topic until it is resumed.
+    #[command(after_help = decide::PAUSE_EXAMPLES)]
+    Pause(Pause),
+    /// End a pause, or go on behind a loss.
+    #[command(after_help = decide::RESUME_EXAMPLES)]
+    Resume(Resume),
+    /// Put a group on the target where it belongs.
+    #[command(after_help = decide::SYNC_EXAMPLES)]
+    Sync(Sync),
     /// Show it: two clusters, a mirror, the loss of one, and where every group resumes.
     #[command(after_help = DEMO_EXAMPLES)]
     Demo(Demo),
@@ -249,6 +260,10 @@ pub(crate) struct Translate {
     /// From the target back to the source.
     #[arg(long, conflicts_with = "group")]
     pub(crate) reverse: bool,
+    /// Of a topic that was made again: which life of its mirror (the first is 0); without it, the
+    /// present one.
+    #[arg(long, value_name = "NUMBER", conflicts_with = "group")]
+    pub(crate) generation: Option<u32>,
     /// All offsets that this group has committed on the source.
     #[arg(long, value_name = "GROUP", value_parser = NonEmptyStringValueParser::new(), conflicts_with = "topic")]
     pub(crate) group: Option<String>,

@@ -276,7 +276,10 @@ fn unsupported(configuration: &Configuration, file: &str) -> Vec<Problem> {
             suggestion: Some("use a PLAINTEXT listener".into()),
         })
     });
-    refused.collect()
+    let own = configuration.flows().iter().flat_map(|flow| {
+        [flow.on_source_gap().err(), flow.on_topic_recreated().err()].into_iter().flatten()
+    });
+    refused.chain(own).collect()
 }
 
 /// Answers for Kafka's own config providers.

@@ -11,6 +11,7 @@
 
 mod args;
 mod config;
+mod decide;
 mod demo;
 mod doctor;
 mod dump;
@@ -46,6 +47,9 @@ fn main() -> ExitCode {
         Command::Dump(dump) => &dump.common.printing,
         Command::Explain(explain) => &explain.common.printing,
         Command::Doctor(doctor) => &doctor.common.printing,
+        Command::Pause(pause) => &pause.common.printing,
+        Command::Resume(resume) => &resume.common.printing,
+        Command::Sync(sync) => &sync.common.printing,
         Command::Demo(demo) => &demo.printing,
         Command::Embedded(embedded) => &embedded.printing,
         Command::Completions { shell } => {
@@ -67,6 +71,9 @@ fn main() -> ExitCode {
         Command::Dump(dump) => dump::dump(&dump, out),
         Command::Explain(explain) => explain::explain(&explain, out),
         Command::Doctor(doctor) => doctor::doctor(&doctor, out),
+        Command::Pause(pause) => decide::pause(&pause, out),
+        Command::Resume(resume) => decide::resume(&resume, out),
+        Command::Sync(sync) => decide::sync(&sync, out),
         Command::Demo(demo) => demo::demo(&demo, out),
         Command::Embedded(embedded) => embedded::embedded(&embedded),
         Command::Completions { .. } | Command::Man(_) => Ok(ExitCode::SUCCESS),

@@ -208,7 +208,7 @@ async fn end(engine: Engine, signals: &mut Signals, interrupts: u8) -> (ExitCode
 
 /// Names this process for the eyes of others: host, process id, and something that no other start
 /// has.
-fn instance() -> String {
+pub(crate) fn instance() -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname")
         .ok()
         .or_else(|| std::env::var("HOSTNAME").ok())

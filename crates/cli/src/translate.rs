@@ -39,7 +39,11 @@ pub(crate) fn translate(args: &Translate, out: Output) -> Result<ExitCode, Failu
             for observer in &observers {
                 let name = observer.config.name.clone();
                 let mirror = observer.mirror().await;
-                let mirror = mirror.map_err(|error| Failure::client(&name.to_string(), &error))?;
+                let mut mirror =
+                    mirror.map_err(|error| Failure::client(&name.to_string(), &error))?;
+                if let Some(generation) = args.generation {
+                    mirror = mirror.of_generation(generation);
+                }
                 let (config, source) = (observer.config.clone(), observer.source.clone());
                 flows.push(Flow { name, config, mirror, source });
             }
@@ -164,6 +168,9 @@ struct Translated {
     source: Place,
     target: Place,
     translation: &'static str,
+    /// Which life of the topic's mirror: 0 until the topic was made again and gone on with.
+    #[serde(skip_serializing_if = "is_first")]
+    generation: u32,
     /// Of `before-start`: how many offsets of the backlog the other side does not have, at most.
     #[serde(skip_serializing_if = "Option::is_none")]
     missing: Option<u64>,
@@ -177,6 +184,7 @@ impl Translated {
                 source: Place::new(&mapped.source, answer.offset().map(|offset| offset.0)),
                 target: Place::new(&mapped.target, Some(offset)),
                 translation: answer.word(),
+                generation: mapped.generation,
                 missing: missing(answer),
             }
         } else {
@@ -185,6 +193,7 @@ impl Translated {
                 source: Place::new(&mapped.source, Some(offset)),
                 target: Place::new(&mapped.target, answer.offset().map(|offset| offset.0)),
                 translation: answer.word(),
+                generation: mapped.generation,
                 missing: missing(answer),
             }
         }
@@ -193,6 +202,11 @@ impl Translated {
     fn is_known(&self) -> bool {
         self.source.offset.is_some() && self.target.offset.is_some()
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_first(generation: &u32) -> bool {
+    *generation == 0
 }
 
 fn missing<Offset: Copy>(answer: Translation<Offset>) -> Option<u64> {
@@ -218,11 +232,15 @@ impl Answer {
         if out.json {
             return Output::document(self);
         }
-        let Translated { source, target, translation, missing } = &self.translated;
+        let Translated { source, target, translation, missing, generation } = &self.translated;
         let (from, to) = if self.reverse { (target, source) } else { (source, target) };
         let missing = missing.map(|n| format!(", up to {n} records missing")).unwrap_or_default();
         let (from, to) = (from.text(), to.text());
-        Output::text(&format!("{from} -> {to} ({translation}{missing})\n"))
+        let life = match generation {
+            0 => String::new(),
+            n => format!(", generation {n}"),
+        };
+        Output::text(&format!("{from} -> {to} ({translation}{missing}{life})\n"))
     }
 
     fn exit(&self) -> ExitCode {
@@ -499,6 +517,7 @@ async fn group_offsets(flow: &Flow, group: &GroupId) -> Result<Vec<GroupOffset>,
                 source: Place::new(&commit.tp, Some(commit.offset)),
                 target: Place::new(&commit.tp, None),
                 translation: Translation::<TargetOffset>::Unknown.word(),
+                generation: 0,
                 missing: None,
             },
             code: standing.code.map(Code::word),
@@ -511,7 +530,7 @@ async fn group_offsets(flow: &Flow, group: &GroupId) -> Result<Vec<GroupOffset>,
 fn print_group(offsets: &[GroupOffset]) -> Result<(), Failure> {
     let mut rows = table(&["SOURCE", "P", "OFFSET", "TARGET", "OFFSET", "TRANSLATION"]);
     for offset in offsets {
-        let Translated { source, target, translation, missing } = &offset.translated;
+        let Translated { source, target, translation, missing, .. } = &offset.translated;
         let number =
             |offset: Option<i64>| offset.map_or("-".to_owned(), |offset| offset.to_string());
         let missing = missing.map(|n| format!(", up to {n} records missing")).unwrap_or_default();
@@ -564,6 +583,7 @@ mod tests {
             source: TopicPartition::new("orders", 0),
             target: TopicPartition::new("hello.orders", 0),
             map,
+            generation: 0,
             written_ms: 0,
             truncated_to: None,
         }

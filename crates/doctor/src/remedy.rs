@@ -140,6 +140,10 @@ pub(crate) fn meaning(code: Code, scene: &Scene<'_>) -> Option<String> {
         Code::TopicNotMirrored => "none of its records is on the target",
         Code::TopicMissingOnTarget => "there is nothing to read on the target",
         Code::TopicNotYetDiscovered => "nothing of it is copied until it is taken up",
+        Code::Paused => {
+            "nothing more is copied until it is resumed; what the source deletes meanwhile is lost to \
+             the mirror"
+        }
         Code::SourceTopicDeleted => "what was copied stays on the target; nothing more comes",
         Code::MirrorNotRunning => "records and positions that came since are not on the target",
         Code::ConnectorFailed => "what its task does stands still until it is restarted",
@@ -216,8 +220,26 @@ pub(crate) fn fixes(code: Code, scene: &Scene<'_>) -> Vec<Fix> {
         }
         Code::MirrorNotRunning => command(format!("twinlog run {file}")),
         Code::GroupLiveOnTarget => command(members(scene)),
+        Code::TargetAhead | Code::SourceRewound if scene.by == Some(MirroredBy::Twinlog) => {
+            match scene.subject {
+                Subject::Group(group) => command(format!(
+                    "twinlog sync {file} --flow '{flow}' --group {} --overwrite",
+                    quoted(group)
+                )),
+                Subject::Topic(_) => Vec::new(),
+            }
+        }
         Code::TargetAhead | Code::SourceRewound | Code::NegativeLag | Code::CommitRefused => {
             resets(scene)
+        }
+        Code::SourceGap | Code::TopicRecreated if scene.by == Some(MirroredBy::Twinlog) => {
+            command(format!(
+                "twinlog resume {file} --flow '{flow}' --topic {} --accept-gap",
+                source_topic()
+            ))
+        }
+        Code::Paused => {
+            command(format!("twinlog resume {file} --flow '{flow}' --topic {}", source_topic()))
         }
         Code::GroupWithoutCommits => match scene.subject {
             Subject::Group(group) => without_commits(scene, group),

@@ -127,6 +127,11 @@ impl Cells {
         self.by_source.lock().insert(cell.source.clone(), cell);
     }
 
+    /// Gives a partition up. Tasks that hold it go on with it, to no effect.
+    pub(crate) fn remove(&self, source: &TopicPartition) {
+        self.by_source.lock().remove(source);
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.by_source.lock().len()
     }

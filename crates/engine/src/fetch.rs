@@ -219,7 +219,8 @@ fn deliver(
             };
             let high_watermark = part.high_watermark;
             *cell.source_log.lock() = Some(SourceLog { readable_end, high_watermark });
-            if part.records.is_empty() {
+            if part.records.is_empty() || cell.paused.load(Ordering::Acquire) {
+                // What was asked for before the pause is asked for again after it.
                 return false;
             }
             let aborted = part

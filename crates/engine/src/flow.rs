@@ -22,12 +22,14 @@ use twinlog_types::{
 use crate::backoff::Backoff;
 use crate::board::Board;
 use crate::cell::{Cell, Cells, LaneKey};
+use crate::decisions::{Decisions, Wishes};
 use crate::ending::{Ending, Stage};
+use crate::generations::Generations;
 use crate::lane::{self, Ready};
 use crate::notes::Notes;
 use crate::options::EngineOptions;
 use crate::state::{Dirty, Stored};
-use crate::{fetch, look, state};
+use crate::{fetch, look, losses, state};
 
 /// Connections for produce requests to each target broker.
 pub(crate) const LANES_PER_BROKER: usize = 2;
@@ -94,6 +96,11 @@ pub(crate) struct Flow {
     shards: Vec<Dirty>,
     /// What goes into the next transactions of the state beside the positions.
     pub(crate) notes: Notes,
+    /// What operators decided, as far as it was read.
+    pub(crate) decisions: Mutex<Decisions>,
+    /// What they decided about groups.
+    pub(crate) wishes: Wishes,
+    pub(crate) generations: Generations,
     /// Those who wait for a write to the first shard.
     pub(crate) proofs: Mutex<Vec<oneshot::Sender<()>>>,
     looks: Arc<Semaphore>,
@@ -109,6 +116,7 @@ pub(crate) struct Parts {
     pub(crate) pair: (ClusterId, ClusterId),
     pub(crate) producer: Producer,
     pub(crate) stored: Stored,
+    pub(crate) decisions: Decisions,
     pub(crate) shards: usize,
     pub(crate) options: Arc<EngineOptions>,
     pub(crate) board: Arc<Board>,
@@ -142,6 +150,9 @@ impl Flow {
             fetchers: Mutex::default(),
             shards: (0..parts.shards).map(|_| Dirty::default()).collect(),
             notes: Notes::default(),
+            decisions: Mutex::new(parts.decisions),
+            wishes: Wishes::default(),
+            generations: Generations::default(),
             proofs: Mutex::default(),
             looks: Arc::new(Semaphore::new(LOOKS_MAX)),
             tasks: Mutex::new(JoinSet::new()),
@@ -352,6 +363,7 @@ impl Flow {
             self.notes.leave(cell.shard, &StateRecord::Gap(cell.key.clone(), number, gap));
             self.dirty(cell.shard).urgent();
         }
+        losses::by_policy(self, cell);
     }
 
     /// Somebody else writes into a mirror of ours. It may be the new owner, or the one before, which

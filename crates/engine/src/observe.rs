@@ -16,6 +16,7 @@
 //!    sequence accounts for every offset since; else it stands. The state is read after the tail.
 //! 3. What could not be found out is said, and everything else is still answered.
 
+mod decide;
 mod groups;
 mod load;
 mod mirror;

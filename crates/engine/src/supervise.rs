@@ -14,6 +14,7 @@ use twinlog_types::{ClusterAlias, ClusterId, Code, FlowName, State};
 
 use crate::backoff::Backoff;
 use crate::board::Board;
+use crate::decisions::{self, Decisions};
 use crate::ending::{Ending, Stage};
 use crate::flow::{Flow, Lost, Parts};
 use crate::options::EngineOptions;
@@ -246,13 +247,18 @@ async fn own_and_run(
         state::ensure_topic(target, &config.name.source, factor).await?;
         let now_ms = (supervised.options.clock)();
         let lease = ownership::lease(pair, &supervised.options.instance, now_ms, false);
-        let (owned, producer) = tokio::join!(
+        // Before anything is copied: a pause outlives whoever noticed it.
+        let mut decisions = Decisions::default();
+        let (owned, producer, read) = tokio::join!(
             ownership::own(target, &config.name.source, pair, claim, (&lease, now_ms)),
-            target.init_producer_id()
+            target.init_producer_id(),
+            decisions.read_on(target, &config.name.source, pair),
         );
-        Ok::<_, ClientError>((owned?, producer?))
+        let owned = owned?;
+        read?;
+        Ok::<_, ClientError>((owned, producer?, decisions))
     };
-    let (owned, (id, epoch)) = tokio::select! {
+    let (owned, (id, epoch), decisions) = tokio::select! {
         biased;
         () = stop.ended() => return Ok(End::Stopped),
         opened = opening => match opened {
@@ -271,6 +277,7 @@ async fn own_and_run(
         pair: pair.clone(),
         producer: Producer { id, epoch },
         stored: owned.stored,
+        decisions,
         shards: owned.shards.len(),
         options: supervised.options.clone(),
         board: supervised.board.clone(),
@@ -290,6 +297,7 @@ async fn own_and_run(
     }
     flow.spawn(topics::run(flow.clone()));
     flow.spawn(groups::run(flow.clone()));
+    flow.spawn(decisions::run(flow.clone()));
     flow.spawn(syncs::run(flow.clone()));
     flow.spawn(report::run(flow.clone()));
     let _tasks = Owned(flow.clone());

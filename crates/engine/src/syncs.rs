@@ -10,6 +10,7 @@ use twinlog_client::ClientError;
 use twinlog_flow::syncs::{Stretch, SyncEmitter, SyncPair, SyncRules};
 use twinlog_mirror::formats::OffsetSync;
 use twinlog_offsets::OffsetMap;
+use twinlog_offsets::state::PartitionKey;
 use twinlog_types::{Code, TopicPartition};
 
 use crate::cell::Cell;
@@ -41,7 +42,7 @@ pub(crate) async fn run(flow: Arc<Flow>) {
         lag_max: flow.config.offset_lag_max,
         run_interval_ms: INTERVAL.as_millis() as i64,
     };
-    let mut emitting: BTreeMap<TopicPartition, Emitting> = BTreeMap::new();
+    let mut emitting: BTreeMap<PartitionKey, Emitting> = BTreeMap::new();
     let mut ready = false;
     let mut said = false;
     let ending = flow.ending();
@@ -90,13 +91,13 @@ pub(crate) async fn run(flow: Arc<Flow>) {
 
 fn due(
     flow: &Flow,
-    emitting: &mut BTreeMap<TopicPartition, Emitting>,
+    emitting: &mut BTreeMap<PartitionKey, Emitting>,
     rules: SyncRules,
 ) -> Vec<Record> {
     let now_ms = flow.now_ms();
     let mut records = Vec::new();
     for cell in flow.cells.all() {
-        let one = emitting.entry(cell.source.clone()).or_insert_with(|| Emitting {
+        let one = emitting.entry(cell.key.clone()).or_insert_with(|| Emitting {
             emitter: SyncEmitter::new(rules),
             count: 0,
             last: None,

@@ -17,9 +17,9 @@ use twinlog_types::{Code, ConfigEntry, SourceOffset, TargetOffset, TopicName, To
 
 use crate::cell::Cell;
 use crate::flow::Flow;
-use crate::internal;
 use crate::sightings::Sightings;
 use crate::state;
+use crate::{generations, internal, losses};
 
 /// How often the target's log starts are looked at.
 const PRUNE_INTERVAL: Duration = Duration::from_mins(1);
@@ -140,6 +140,9 @@ fn retry_stopped(flow: &Arc<Flow>) {
             drop(copier);
             cell.stopped_ms.store(0, Ordering::Release);
             flow.moved(&cell);
+        } else {
+            drop(copier);
+            losses::by_policy(flow, &cell);
         }
     }
 }
@@ -170,6 +173,9 @@ async fn look(
             sync_configs,
         );
         stop_topics(flow, &plan);
+        if generations::begin(flow, &plan, (&source, &target)).await? {
+            continue;
+        }
         take_up(flow, &plan.mirror).await?;
         if !carry_out(flow, &mut follower.plans, &plan).await? {
             break;
@@ -283,7 +289,9 @@ fn known(flow: &Flow) -> Vec<MirroredTopic> {
         entry.1.target_id = cell.target_id;
         entry.1.partitions = entry.1.partitions.max(cell.source.partition + 1);
     }
-    known.into_values().map(|(_, topic)| topic).collect()
+    let mut known: Vec<_> = known.into_values().map(|(_, topic)| topic).collect();
+    flow.generations.renew(&mut known);
+    known
 }
 
 fn stop_topics(flow: &Arc<Flow>, plan: &TopicPlan) {
@@ -443,8 +451,9 @@ async fn begin(flow: &Arc<Flow>, new: Vec<New<'_>>) -> Result<(), ClientError> {
             continue;
         };
         let origin = TargetOffset(high.offset);
-        let mut copier = Copier::new(setup, flow.producer, SourceOffset(start.offset), origin);
-        if low.offset != high.offset {
+        let producer = flow.generations.producer(topic).unwrap_or(flow.producer);
+        let mut copier = Copier::new(setup, producer, SourceOffset(start.offset), origin);
+        if low.offset != high.offset && !generations::is_explained(flow, &key) {
             let records = high.offset - low.offset;
             copier.stop(Stop {
                 code: Code::TargetNotEmpty,
@@ -502,7 +511,13 @@ fn insert(
         copier,
         compare,
     );
-    info!(flow = %flow.name, partition = %cell.source, target = %cell.target, "taken up");
+    if let Some(stored) = flow.stored.lock().partitions.get(&cell.key) {
+        let lost = stored.gaps.values().filter(|gap| gap.why == Code::SourceGap);
+        cell.lost.lock().extend(lost.map(|gap| (gap.from, gap.to)));
+    }
+    let pause = flow.decisions.lock().pause_of(&cell.source).map(|made| made.by.clone());
+    cell.paused.store(pause.is_some(), Ordering::Release);
+    info!(flow = %flow.name, partition = %cell.source, target = %cell.target, paused_by = pause, "taken up");
     flow.cells.insert(cell.clone());
     flow.stopped(&cell);
     flow.moved(&cell);
@@ -514,7 +529,7 @@ fn key(flow: &Flow, topic: &MirroredTopic, partition: i32) -> PartitionKey {
         target_cluster: flow.pair.1.clone(),
         source_topic: topic.source_id,
         target_topic: topic.target_id,
-        generation: 0,
+        generation: generations::generation(flow, topic),
         partition,
     }
 }

@@ -29,7 +29,8 @@ mod replicate;
 mod value;
 
 pub use config::{
-    ClusterConfig, Configuration, FlowConfig, FollowCommits, Isolation, Origin, Reading, Resolver,
+    ClusterConfig, Configuration, FlowConfig, FollowCommits, Isolation, OnSourceGap,
+    OnTopicRecreated, Origin, Reading, Resolver,
 };
 pub use duration::parse_duration;
 pub use filter::{NameFilter, PatternError, Verdict};

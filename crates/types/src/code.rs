@@ -147,6 +147,8 @@ words! {
         CorruptBatch = "corrupt-batch",
         /// An open transaction on the source holds the last stable offset.
         OpenTransaction = "open-transaction",
+        /// An operator paused the copy.
+        Paused = "paused",
         /// No progress although there is work.
         Stalled = "stalled",
         /// A quota of a cluster slows the copy.

@@ -12,7 +12,7 @@ use twinlog_mirror::formats::group_log::{
     CLASSIC_GROUP, ClassicGroup, CommitValue, GroupKey, LEGACY_COMMIT, OFFSET_COMMIT, Subject,
 };
 use twinlog_mirror::formats::{Checkpoint, FormatError, Heartbeat, OffsetSync};
-use twinlog_offsets::state::{StateKey, StateRecord};
+use twinlog_offsets::state::{self, StateKey, StateRecord};
 use twinlog_types::{ClusterAlias, GroupId, Partition, TopicName};
 
 use super::names::Names;
@@ -171,12 +171,27 @@ impl Filter {
                     StateKey::Position(key) | StateKey::Segment(key, _) | StateKey::Gap(key, _) => {
                         key
                     }
+                    StateKey::Journal(key, _) => key,
+                    StateKey::Decision(_, subject) | StateKey::Answer(_, subject) => {
+                        return match subject {
+                            state::Subject::Topic(topic, partition) => {
+                                self.about(None, &[topic.as_str()], *partition)
+                            }
+                            state::Subject::Group(group) => {
+                                self.about(Some(group.as_str()), &[], None)
+                            }
+                        };
+                    }
                     StateKey::Lease { .. } => return self.about(None, &[], None),
+                };
+                let group = match key {
+                    StateKey::Journal(_, group) => Some(group.as_str()),
+                    _ => None,
                 };
                 let known = names.of(partition);
                 let topics: Vec<&str> =
                     known.iter().flat_map(|(a, b)| [a.as_str(), b.as_str()]).collect();
-                self.about(None, &topics, Some(partition.partition))
+                self.about(group, &topics, Some(partition.partition))
             }
             Key::Group(key) => {
                 if !self.records.contain(key.kind) {

@@ -7,11 +7,14 @@ use std::fmt::Write;
 use serde::Serialize;
 use serde_json::Value;
 use twinlog_batch::Record;
-use twinlog_offsets::state::{PartitionKey, Position, StateKey, StateRecord, segment_runs};
+use twinlog_offsets::state::{
+    Pair, PartitionKey, Placed, Position, StateKey, StateRecord, Subject, segment_runs,
+};
 
 use super::entry::{Content, Entry, Key};
 use super::kafka_json::{self, ClassicData, CommitData, KeyData, Typed, Versioned};
 use super::names::Names;
+use super::text;
 use super::text::At;
 
 /// A record.
@@ -47,13 +50,39 @@ struct Hex {
 #[serde(untagged)]
 enum KeyPart<'a> {
     Unreadable,
-    Partition { topic: &'a str, partition: i32 },
-    Checkpoint { group: &'a str, topic: &'a str, partition: i32 },
-    Heartbeat { source: &'a str, target: &'a str },
+    Partition {
+        topic: &'a str,
+        partition: i32,
+    },
+    Checkpoint {
+        group: &'a str,
+        topic: &'a str,
+        partition: i32,
+    },
+    Heartbeat {
+        source: &'a str,
+        target: &'a str,
+    },
     Connect(&'a Value),
     Group(Typed<KeyData<'a>>),
     State(StateKeyPart<'a>),
-    Lease { kind: &'a str, source_cluster: &'a str, target_cluster: &'a str, shard: i32 },
+    Lease {
+        kind: &'a str,
+        source_cluster: &'a str,
+        target_cluster: &'a str,
+        shard: i32,
+    },
+    Journal {
+        group: &'a str,
+        #[serde(flatten)]
+        of: StateKeyPart<'a>,
+    },
+    Decision {
+        kind: &'static str,
+        about: String,
+        source_cluster: &'a str,
+        target_cluster: &'a str,
+    },
 }
 
 #[derive(Serialize)]
@@ -87,6 +116,22 @@ enum ValuePart<'a> {
     Segment { runs: Vec<Run> },
     Gap { from: i64, to: i64, code: &'static str, found: i64 },
     Lease { instance: &'a str, renewed: i64, released: bool },
+    Journal { settled: Option<PlacedPart>, unsure: Vec<PlacedPart>, written: i64 },
+    Decision { by: &'a str, at: i64, decided: String },
+    Answer { by: &'a str, of: i64, at: i64, done: bool, text: &'a str },
+}
+
+/// A source commit, and what was or may have been written of it on the target.
+#[derive(Serialize)]
+struct PlacedPart {
+    source: i64,
+    target: i64,
+}
+
+impl From<&Placed> for PlacedPart {
+    fn from(placed: &Placed) -> Self {
+        Self { source: placed.source.0, target: placed.target.0 }
+    }
 }
 
 #[derive(Serialize)]
@@ -184,6 +229,20 @@ fn key_part<'a>(key: &'a Key, names: &'a Names) -> KeyPart<'a> {
             target_cluster: target_cluster.as_str(),
             shard: *shard,
         },
+        Key::State(StateKey::Journal(key, group)) => {
+            KeyPart::Journal { group: group.as_str(), of: state_key("journal", key, None, names) }
+        }
+        Key::State(StateKey::Decision(pair, subject)) => decision_key("decision", pair, subject),
+        Key::State(StateKey::Answer(pair, subject)) => decision_key("answer", pair, subject),
+    }
+}
+
+fn decision_key<'a>(kind: &'static str, pair: &'a Pair, subject: &Subject) -> KeyPart<'a> {
+    KeyPart::Decision {
+        kind,
+        about: text::about(subject),
+        source_cluster: pair.source_cluster.as_str(),
+        target_cluster: pair.target_cluster.as_str(),
     }
 }
 
@@ -248,6 +307,21 @@ fn value_part(content: &Content) -> Result<ValuePart<'_>, &'static str> {
             instance: &lease.instance,
             renewed: lease.renewed_ms,
             released: lease.released,
+        },
+        Content::State(StateRecord::Journal(_, _, journal)) => ValuePart::Journal {
+            settled: journal.settled.as_ref().map(PlacedPart::from),
+            unsure: journal.unsure.iter().map(PlacedPart::from).collect(),
+            written: journal.written_ms,
+        },
+        Content::State(StateRecord::Decision(_, _, made)) => {
+            ValuePart::Decision { by: &made.by, at: made.at_ms, decided: text::decided(&made.what) }
+        }
+        Content::State(StateRecord::Answer(_, _, answer)) => ValuePart::Answer {
+            by: &answer.by,
+            of: answer.of_ms,
+            at: answer.at_ms,
+            done: answer.done,
+            text: &answer.text,
         },
         Content::Tombstone | Content::Unreadable(_) => ValuePart::None,
     })

@@ -9,7 +9,8 @@ use std::io::Write;
 use serde::Serialize;
 use serde_json::Value;
 use twinlog_offsets::state::{
-    Gap, Lease, PartitionKey, Position, StateKey, StateRecord, segment_runs,
+    Decided, Gap, Lease, PartitionKey, Placed, Position, StateKey, StateRecord, Subject,
+    segment_runs,
 };
 use twinlog_types::TopicPartition;
 
@@ -98,6 +99,41 @@ fn subject(key: &Key, names: &Names) -> String {
         }
         Key::State(StateKey::Gap(key, number)) => format!("gap {number} of {}", mirror(key, names)),
         Key::State(StateKey::Lease { shard, .. }) => format!("lease of shard {shard}"),
+        Key::State(StateKey::Journal(key, group)) => {
+            format!("journal of {group} on {}", mirror(key, names))
+        }
+        Key::State(StateKey::Decision(_, subject)) => format!("decision about {}", about(subject)),
+        Key::State(StateKey::Answer(_, subject)) => {
+            format!("answer to the decision about {}", about(subject))
+        }
+    }
+}
+
+/// What a decision is about.
+pub(super) fn about(subject: &Subject) -> String {
+    match subject {
+        Subject::Topic(topic, None) => format!("topic {topic}"),
+        Subject::Topic(topic, Some(partition)) => format!("{topic}-{partition}"),
+        Subject::Group(group) => format!("group {group}"),
+    }
+}
+
+/// What was decided.
+pub(super) fn decided(what: &Decided) -> String {
+    match what {
+        Decided::Pause => "pause".to_owned(),
+        Decided::Resume { accepted } => {
+            let stops = accepted.iter().map(|one| {
+                format!(" behind {} of partition {} at {}", one.code, one.partition, one.copied_to)
+            });
+            format!("resume{}", stops.collect::<String>())
+        }
+        Decided::Sync { overwrite } => {
+            let positions = overwrite
+                .iter()
+                .map(|one| format!(" {}-{} at {}", one.topic, one.partition, one.stands));
+            format!("sync{}", positions.collect::<String>())
+        }
     }
 }
 
@@ -167,6 +203,32 @@ fn state(out: &mut Vec<u8>, record: &StateRecord, names: &Names) {
             let word = if *released { "given up" } else { "renewed" };
             let when = rfc3339(*renewed_ms);
             line(out, format_args!("lease of shard {shard}: {instance}, {word} {when}"));
+        }
+        StateRecord::Journal(key, group, journal) => {
+            let placed = |one: &Placed| format!("{} -> {}", one.source, one.target);
+            let settled = journal.settled.as_ref().map_or("nothing".to_owned(), placed);
+            let unsure: Vec<String> = journal.unsure.iter().map(placed).collect();
+            let unsure = match unsure.as_slice() {
+                [] => String::new(),
+                unsure => format!(", perhaps {}", unsure.join(" or ")),
+            };
+            let written = rfc3339(journal.written_ms);
+            let mirror = mirror(key, names);
+            line(
+                out,
+                format_args!("{group} on {mirror}: committed {settled}{unsure}, last {written}"),
+            );
+        }
+        StateRecord::Decision(_, subject, made) => {
+            let (about, what) = (about(subject), decided(&made.what));
+            let (by, when) = (&made.by, rfc3339(made.at_ms));
+            line(out, format_args!("decision about {about}: {what}, by {by}, {when}"));
+        }
+        StateRecord::Answer(_, subject, answer) => {
+            let about = about(subject);
+            let word = if answer.done { "done" } else { "not done" };
+            let (text, when) = (&answer.text, rfc3339(answer.at_ms));
+            line(out, format_args!("answer about {about}: {word}: {text}, {when}"));
         }
     }
 }

@@ -50,6 +50,8 @@ pub(crate) struct Counts {
     /// `None` where no partition's lag could be found out.
     pub(crate) lag_records: Option<u64>,
     pub(crate) lag_ms: Option<u64>,
+    /// Offsets in the ranges that were lost on the source.
+    pub(crate) lost_offsets: u64,
 }
 
 #[derive(Serialize)]
@@ -87,16 +89,16 @@ pub(crate) struct Partition {
     #[serde(flatten)]
     pub(crate) standing: Stands,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    gaps: Vec<Gap>,
+    pub(crate) gaps: Vec<Gap>,
 }
 
 /// A range that was lost on the source: `from` up to `to`, which is not lost.
 #[derive(Serialize)]
-struct Gap {
-    from: i64,
-    to: i64,
-    code: &'static str,
-    found: String,
+pub(crate) struct Gap {
+    pub(crate) from: i64,
+    pub(crate) to: i64,
+    pub(crate) code: &'static str,
+    pub(crate) found: String,
 }
 
 #[derive(Serialize)]
@@ -189,6 +191,10 @@ fn counts(flow: &FlowObservation) -> Counts {
             .filter_map(|partition| partition.lag_records)
             .reduce(u64::saturating_add),
         lag_ms: partitions().filter_map(|partition| partition.lag_ms).max(),
+        lost_offsets: partitions()
+            .flat_map(|partition| &partition.gaps)
+            .map(|gap| gap.to.since(gap.from))
+            .sum(),
     }
 }
 

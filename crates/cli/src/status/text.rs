@@ -28,6 +28,10 @@ fn flow(flow: &Flow<'_>) -> String {
     if let (Some(records), Some(ms)) = (counts.lag_records, counts.lag_ms) {
         let _ = writeln!(text, "  {:<11} {records} records, {}", "lag", duration(ms));
     }
+    if counts.lost_offsets > 0 {
+        let lost = counts.lost_offsets;
+        let _ = writeln!(text, "  {:<11} {lost} offsets of the source, see below", "lost");
+    }
     if let Some(lease) = &flow.lease {
         let word = if lease.released { "ended" } else { "run by" };
         let _ = writeln!(text, "  {word:<11} {}, {}", lease.instance, lease.renewed);
@@ -38,6 +42,7 @@ fn flow(flow: &Flow<'_>) -> String {
         text.push_str(&paragraph(&line, 14));
     }
     topics(flow, &mut text);
+    losses(flow, &mut text);
     groups(flow, &mut text);
     for missing in &flow.missing {
         text.push('\n');
@@ -95,6 +100,32 @@ fn topics(flow: &Flow<'_>, text: &mut String) {
     text.push('\n');
     text.push_str(&table_text(&rows));
     explain(&reasons, text);
+}
+
+/// The gap ledger: what was deleted on the source before it was copied.
+fn losses(flow: &Flow<'_>, text: &mut String) {
+    let mut rows = table(&["LOST", "P", "FROM", "TO", "OFFSETS", "CODE", "FOUND"]);
+    let mut any = false;
+    for topic in &flow.topics {
+        for partition in &topic.partitions {
+            for gap in &partition.gaps {
+                any = true;
+                rows.add_row([
+                    topic.topic.to_owned(),
+                    partition.partition.to_string(),
+                    gap.from.to_string(),
+                    (gap.to - 1).to_string(),
+                    (gap.to - gap.from).to_string(),
+                    gap.code.to_owned(),
+                    gap.found.clone(),
+                ]);
+            }
+        }
+    }
+    if any {
+        text.push('\n');
+        text.push_str(&table_text(&rows));
+    }
 }
 
 fn groups(flow: &Flow<'_>, text: &mut String) {

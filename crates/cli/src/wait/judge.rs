@@ -276,7 +276,9 @@ impl Goals {
             let key = (flow.clone(), None, name.to_owned(), partition.partition);
             if !self.partition_is_there(key, partition) {
                 let place = Some((name, Some(partition.partition)));
-                found.open.push(open(flow, None, place, &partition.standing, false));
+                // Waiting does not end a pause.
+                let never = partition.standing.state == State::Paused;
+                found.open.push(open(flow, None, place, &partition.standing, never));
             }
         }
         // What stands against the topic itself, where its partitions do not say it.

@@ -158,8 +158,9 @@ impl Walk<'_> {
             (State::InSync, Some(code)) => {
                 link.found(Finding::notes(code, Severity::Info, told).of(tp));
             }
+            // It is followed in a moment.
+            (State::CatchingUp, None | Some(Code::SourceRewound)) => return true,
             (_, Some(code)) => link.found(Finding::stops(code, told).of(tp).with(self.impact(tp))),
-            (State::CatchingUp, None) => return true,
             (_, None) => {}
         }
         false

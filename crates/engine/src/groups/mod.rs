@@ -5,6 +5,7 @@
 //! - [`targets`]: what they have committed on the target, and whether they have members there.
 //! - [`writing`]: decides with [`twinlog_flow::groups`] and commits on the target.
 //! - [`journal`]: what is committed is durable before it is sent.
+//! - [`wishes`]: what operators decided about groups.
 //! - [`checkpoints`]: writes what was confirmed as MM2's checkpoints.
 //!
 //! A group has its turn when its commit changed, when the copy it waits for may have come, and
@@ -15,6 +16,7 @@ mod checkpoints;
 mod journal;
 mod reading;
 mod targets;
+mod wishes;
 mod writing;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -8,17 +8,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tracing::{debug, info, warn};
-use twinlog_client::{ClientError, CommittedOffset, ErrorCode};
+use twinlog_client::{ClientError, CommittedOffset, ErrorCode, Topics};
+use twinlog_flow::Standing;
 use twinlog_flow::groups::{
     GroupAction, GroupTracker, Reading, Rules, TargetGroup, is_written_back,
 };
 use twinlog_offsets::state::PartitionKey;
 use twinlog_types::{
-    Code, GroupId, Planted, SourceOffset, TargetOffset, TopicPartition, Translation, planted,
+    Code, GroupId, Planted, SourceOffset, State, TargetOffset, TopicId, TopicName, TopicPartition,
+    Translation, planted,
 };
 
 use super::journal::{self, Journals};
 use super::targets::Targets;
+use super::wishes::Wished;
 use super::{ReadCommits, translate, unreadable};
 use crate::cell::Cell;
 use crate::flow::Flow;
@@ -31,6 +34,7 @@ const COMMITS_AT_ONCE: usize = 32;
 pub(super) struct Writer {
     pub(super) tracker: GroupTracker,
     journals: Journals,
+    wished: Wished,
     /// What was said of each group last.
     said: BTreeMap<GroupId, Option<Code>>,
 }
@@ -66,7 +70,8 @@ type Answer = Result<Vec<(TopicPartition, ErrorCode)>, ClientError>;
 impl Writer {
     pub(super) fn new(flow: &Flow) -> Self {
         let tracker = GroupTracker::new(Rules::new(flow.config.sync_group_offsets_enabled));
-        Self { tracker, journals: Journals::new(flow), said: BTreeMap::new() }
+        let journals = Journals::new(flow);
+        Self { tracker, journals, wished: Wished::default(), said: BTreeMap::new() }
     }
 
     /// Whether this was decided on already: another look would find nothing else to do, unless the
@@ -114,6 +119,7 @@ pub(super) async fn write(
     sources: &ReadCommits,
     targets: &Targets,
 ) -> Written {
+    writer.wished.take_in(flow, &mut writer.tracker);
     let mut due = Vec::new();
     for (group, commits) in sources {
         let commits = match commits {
@@ -151,6 +157,7 @@ pub(super) async fn write(
     }
     written.postponed = open.into_keys().collect();
     writer.journals.leave(flow, &mut writer.tracker);
+    writer.wished.answer(flow, &mut writer.tracker);
     for group in sources.keys() {
         writer.say(flow, group);
     }
@@ -172,10 +179,14 @@ fn decide(
     let mut unread = None;
     for commit in commits.iter().filter(|commit| commit.offset >= 0) {
         let Some(cell) = flow.cells.get(&commit.tp) else { continue };
+        if let Some(standing) = of_another_life(&cell) {
+            unread = Some(standing);
+            continue;
+        }
         let stands = on_target.get(&cell.target);
         if let Some(code) = stands.map(|one| one.error).filter(|code| !code.is_ok()) {
             // A consumer's transaction that is open, say: it is not without a commit.
-            unread = Some(code);
+            unread = Some(unreadable(code, group, "the target"));
             continue;
         }
         let target = stands.map(|one| TargetOffset(one.offset)).filter(|offset| offset.0 >= 0);
@@ -194,11 +205,18 @@ fn decide(
             metadata: commit.metadata.clone(),
         });
     }
-    if let Some(code) = unread {
-        let standing = unreadable(code, group, "the target");
+    if let Some(standing) = unread {
         writer.tracker.unreadable(group, standing, flow.now_ms());
     }
     due
+}
+
+/// Commits on a topic that was made again have nothing to do with what was copied before.
+fn of_another_life(cell: &Cell) -> Option<Standing> {
+    let copier = cell.copier.lock();
+    let stop = copier.stopped()?;
+    let made_again = matches!(stop.code, Code::TopicRecreated | Code::TargetRecreated);
+    made_again.then(|| Standing::found(State::Waiting, stop.code, stop.reason.clone()))
 }
 
 /// One position as it was read, with its place on the target.
@@ -267,6 +285,7 @@ async fn unmoved(flow: &Flow, writer: &mut Writer, due: AllDue) -> AllDue {
         return due;
     }
     let again = flow.target.fetch_offsets(&moving).await.unwrap_or_default();
+    let alive = same_topics(flow, &due).await;
     let mut left = Vec::new();
     for (group, positions) in due {
         if !moving.contains(&group) {
@@ -282,7 +301,10 @@ async fn unmoved(flow: &Flow, writer: &mut Writer, due: AllDue) -> AllDue {
         let (still, moved): (Vec<Due>, Vec<Due>) = positions.into_iter().partition(|one| {
             let now = stands.get(&one.target);
             let offset = now.map(|now| TargetOffset(now.offset)).filter(|offset| offset.0 >= 0);
-            now.is_none_or(|now| now.error.is_ok()) && offset == one.stands
+            let back = one.stands.is_some_and(|stands| one.offset < stands);
+            now.is_none_or(|now| now.error.is_ok())
+                && offset == one.stands
+                && (!back || alive.contains(&one.life.source_topic))
         });
         give_up(writer, &group, &moved);
         if !still.is_empty() {
@@ -290,6 +312,20 @@ async fn unmoved(flow: &Flow, writer: &mut Writer, due: AllDue) -> AllDue {
         }
     }
     left
+}
+
+/// The ids of the source's topics now, where a position is to be taken back: a lower commit on a topic
+/// that was made again a moment ago is no rewind.
+async fn same_topics(flow: &Flow, due: &AllDue) -> BTreeSet<TopicId> {
+    let back = due.iter().flat_map(|(_, positions)| positions);
+    let back = back.filter(|one| one.stands.is_some_and(|stands| one.offset < stands));
+    let names: BTreeSet<TopicName> = back.map(|one| one.source.topic.clone()).collect();
+    if names.is_empty() {
+        return BTreeSet::new();
+    }
+    let names: Vec<TopicName> = names.into_iter().collect();
+    let listed = flow.source.topics(Topics::Named(&names)).await.unwrap_or_default();
+    listed.into_iter().filter(|topic| topic.error.is_ok()).map(|topic| topic.id).collect()
 }
 
 fn give_up(writer: &mut Writer, group: &GroupId, positions: &[Due]) {

@@ -11,7 +11,7 @@ use twinlog_flow::groups::{
 use twinlog_mirror::replicates;
 use twinlog_offsets::state::GroupJournal;
 use twinlog_types::{
-    Code, GroupId, SourceOffset, State, TargetOffset, TopicPartition, Translation,
+    Code, GroupId, SourceOffset, State, TargetOffset, TopicName, TopicPartition, Translation,
 };
 
 use super::load::Maps;
@@ -81,11 +81,25 @@ impl Observer {
         read
     }
 
-    pub(super) fn put_groups(&self, found: &mut FlowObservation, read: &ReadCommits, maps: &Maps) {
+    pub(super) fn put_groups(
+        &self,
+        found: &mut FlowObservation,
+        read: &ReadCommits,
+        maps: &Maps,
+        made_again: &BTreeMap<TopicName, Standing>,
+    ) {
         let now_ms = self.now_ms();
         let runs = found.own.state == State::InSync;
         for listing in &read.listed {
-            let group = self.group(listing, read, maps, (now_ms, runs));
+            let mut group = self.group(listing, read, maps, (now_ms, runs));
+            for position in &mut group.partitions {
+                if let Some(standing) = made_again.get(&position.topic) {
+                    position.standing = standing.clone();
+                    position.target_offset = None;
+                    position.translation = Translation::<TargetOffset>::Unknown.word();
+                    group.standing = standing.clone();
+                }
+            }
             found.groups.push(group);
         }
     }

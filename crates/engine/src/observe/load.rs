@@ -30,6 +30,19 @@ pub(super) struct Known {
 }
 
 impl Known {
+    /// One generation of every topic; those that have none of that number are left out.
+    pub(super) fn of_generation(stored: &Stored, generation: u32) -> Self {
+        let mut known = Self::default();
+        for (key, partition) in &stored.partitions {
+            let Some(position) = &partition.position else { continue };
+            if key.generation == generation {
+                let tp = TopicPartition::new(position.source_topic.clone(), key.partition);
+                known.partitions.insert(tp, (key.clone(), partition.clone()));
+            }
+        }
+        known
+    }
+
     pub(super) fn new(stored: &Stored) -> Self {
         let mut known = Self::default();
         for topic in topics(stored) {
@@ -83,6 +96,8 @@ pub struct MappedPartition {
     pub target: TopicPartition,
     /// Which source offset is which target offset, as of now.
     pub map: OffsetMap,
+    /// Which life of the topic's mirror this is: 0 until the topic was made again and gone on with.
+    pub generation: u32,
     /// When the state of it was last written, in milliseconds since 1970.
     pub written_ms: i64,
     /// Where the target's log ends, when that is before what it had acknowledged.
@@ -112,14 +127,20 @@ enum End {
 
 impl Observer {
     /// The maps of the partitions in `bounds`, whose ends were read after `stored`. Each is the
-    /// durable one, advanced or cut to the target's end and pruned to what the target holds.
+    /// durable one, advanced or cut to the target's end and pruned to what the target holds. Without a
+    /// `generation` the newest ones count.
     pub(super) async fn maps(
         &self,
         pair: &(ClusterId, ClusterId),
         stored: Stored,
         bounds: &AllBounds,
+        generation: Option<u32>,
     ) -> Result<Maps, ClientError> {
-        let known = Known::new(&stored);
+        let known_of = |stored: &Stored| match generation {
+            Some(number) => Known::of_generation(stored, number),
+            None => Known::new(stored),
+        };
+        let known = known_of(&stored);
         let ends = self.ends(&known, bounds).await;
         let mut maps = Maps { stored, known, ..Maps::default() };
         let grew = ends.values().any(|end| matches!(end, End::Batch(_)));
@@ -127,7 +148,7 @@ impl Observer {
         if grew {
             usable_tails = self.state_settles().await?;
             maps.stored = state::read(&self.target, &self.config.name.source, pair).await?;
-            maps.known = Known::new(&maps.stored);
+            maps.known = known_of(&maps.stored);
         }
         for (source, (key, partition)) in &maps.known.partitions {
             let (Some(Ok((start, _))), Some(position)) = (bounds.get(source), &partition.position)
@@ -150,6 +171,7 @@ impl Observer {
                 source: source.clone(),
                 target,
                 map,
+                generation: key.generation,
                 written_ms: position.written_ms,
                 truncated_to: None,
             };

@@ -26,6 +26,7 @@ pub struct Mirror {
     /// The topics as the source has them; `None` when it cannot be reached.
     source_topics: Option<BTreeMap<TopicName, TopicId>>,
     source_error: Option<ClientError>,
+    generation: Option<u32>,
 }
 
 impl Observer {
@@ -48,11 +49,19 @@ impl Observer {
             }
             Err(error) => (self.stored_pair(&target_id).await?, None, Some(error)),
         };
-        Ok(Mirror { observer: self.clone(), pair, source_topics, source_error })
+        let generation = None;
+        Ok(Mirror { observer: self.clone(), pair, source_topics, source_error, generation })
     }
 }
 
 impl Mirror {
+    /// The same, of one generation of the topics' mirrors, be it an older one.
+    #[must_use]
+    pub fn of_generation(mut self, generation: u32) -> Self {
+        self.generation = Some(generation);
+        self
+    }
+
     /// Why the source could not be asked, when it could not.
     pub fn source_error(&self) -> Option<&ClientError> {
         self.source_error.as_ref()
@@ -100,7 +109,10 @@ impl Mirror {
         let observer = &self.observer;
         let source = &observer.config.name.source;
         let stored = state::read(&observer.target, source, pair).await?;
-        let known = Known::new(&stored);
+        let known = match self.generation {
+            Some(number) => Known::of_generation(&stored, number),
+            None => Known::new(&stored),
+        };
         let mut named = BTreeMap::new();
         let mut targets = Vec::new();
         for (source, (key, partition)) in &known.partitions {
@@ -119,7 +131,7 @@ impl Mirror {
             .zip(listed)
             .map(|((source, _), (_, bounds))| (source.clone(), bounds))
             .collect();
-        let mut maps = observer.maps(pair, stored, &bounds).await?;
+        let mut maps = observer.maps(pair, stored, &bounds, self.generation).await?;
         let answers = wanted.iter().map(|wanted| {
             let Some(source) = named.get(wanted) else {
                 return Ok(Err(self.not_known(wanted, &known)));
@@ -201,6 +213,8 @@ impl Mirror {
     ) -> Option<Standing> {
         let stopped = |code, reason| Some(Standing::found(State::Stopped, code, reason));
         let now = self.source_topics.as_ref().and_then(|topics| topics.get(&source.topic));
+        // Who asks for a generation knows that the topic has had another life since.
+        let now = now.filter(|_| self.generation.is_none());
         if now.is_some_and(|now| differ(*now, key.source_topic)) {
             let topic = &source.topic;
             let reason =

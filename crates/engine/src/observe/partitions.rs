@@ -109,13 +109,25 @@ impl Facts<'_> {
     fn lost(&self, ends: Ends, copied_to: i64) -> Option<Standing> {
         if copied_to < ends.start {
             let reason = format!(
-                "offsets {copied_to} to {} are gone from the source and were never copied",
-                ends.start - 1
+                "offsets {copied_to} to {} ({}) are gone from the source and were never copied; to \
+                 go on with what is left: {}",
+                ends.start - 1,
+                ends.start - copied_to,
+                self.going_on()
             );
             return Some(Standing::found(State::Stopped, Code::SourceGap, reason));
         }
         let gap = self.gaps.iter().find(|gap| (gap.from.0..gap.to.0).contains(&copied_to))?;
-        Some(Standing::found(State::Stopped, gap.why, why(gap)))
+        let mut reason = why(gap);
+        if gap.why == Code::SourceGap {
+            reason.push_str(&format!("; to go on with what is left: {}", self.going_on()));
+        }
+        Some(Standing::found(State::Stopped, gap.why, reason))
+    }
+
+    fn going_on(&self) -> String {
+        let topic = self.position.map_or("TOPIC", |position| position.source_topic.as_str());
+        format!("twinlog resume FILE --topic '{topic}' --accept-gap")
     }
 
     fn behind(&self, position: &Position, copied_to: i64, lag: u64) -> Standing {

@@ -19,6 +19,7 @@ use super::{
     worst,
 };
 use crate::commits::probe;
+use crate::decisions::Decisions;
 use crate::parallel::in_parallel;
 use crate::state;
 
@@ -61,7 +62,7 @@ impl Observer {
         };
         let plan = self.plan(&source, &target, &known_topics(&stored));
         let bounds = self.target_bounds(&plan, found).await;
-        let mut maps = match self.maps(pair, stored, &bounds).await {
+        let mut maps = match self.maps(pair, stored, &bounds, None).await {
             Ok(maps) => maps,
             Err(error) => {
                 self.miss(found, false, "the state of the mirror", &error);
@@ -78,7 +79,7 @@ impl Observer {
             tokio::time::sleep(TAKEN_UP_WITHIN).await;
             let again = state::read(&self.target, &self.config.name.source, pair).await;
             match again {
-                Ok(stored) => match self.maps(pair, stored, &bounds).await {
+                Ok(stored) => match self.maps(pair, stored, &bounds, None).await {
                     Ok(again) => maps = again,
                     Err(error) => self.miss(found, false, "the state of the mirror", &error),
                 },
@@ -90,9 +91,14 @@ impl Observer {
             self.miss(found, false, &format!("the end of {target}"), error);
         }
         let close = self.look_closely(&ends, &maps).await;
-        let sight = Sight { plan, ends, bounds, maps, close };
+        let mut decisions = Decisions::default();
+        let read = decisions.read_on(&self.target, &self.config.name.source, pair).await;
+        if let Err(error) = read {
+            self.miss(found, false, "operators' decisions", &error);
+        }
+        let sight = Sight { plan, ends, bounds, maps, close, decisions };
         self.put_topics(found, &sight);
-        self.put_groups(found, &commits, &sight.maps);
+        self.put_groups(found, &commits, &sight.maps, &sight.made_again());
     }
 
     /// Where the partitions of the topics that are copied begin and end on the source.
@@ -286,7 +292,7 @@ impl Observer {
         let listed = bounds_of(&self.target, &targets).await?;
         let sources = mirrored.iter().map(|(source, _)| (*source).clone());
         let bounds: AllBounds = sources.zip(listed.into_iter().map(|(_, bounds)| bounds)).collect();
-        let maps = self.maps(&pair, stored, &bounds).await?;
+        let maps = self.maps(&pair, stored, &bounds, None).await?;
         found.lease.clone_from(&maps.stored.lease);
         let unreachable = || {
             let reason = "how far the source is cannot be found out";
@@ -326,9 +332,24 @@ struct Sight {
     bounds: AllBounds,
     maps: Maps,
     close: Close,
+    decisions: Decisions,
 }
 
 impl Sight {
+    /// Topics that were made again on either side: commits on them say nothing about what was copied.
+    fn made_again(&self) -> BTreeMap<TopicName, Standing> {
+        let stopped = self.plan.stopped.iter();
+        let again = stopped
+            .filter(|verdict| matches!(verdict.code, Code::TopicRecreated | Code::TargetRecreated));
+        again
+            .map(|verdict| {
+                let reason = verdict.reason.clone();
+                let standing = Standing::found(State::Waiting, verdict.code, reason);
+                (verdict.topic.clone(), standing)
+            })
+            .collect()
+    }
+
     fn partitions_of(&self, topic: &TopicName) -> BTreeSet<Partition> {
         let here = |tp: &&TopicPartition| tp.topic == *topic;
         let on_source = self.ends.keys().filter(here);
@@ -380,6 +401,7 @@ impl Sight {
         let whole = self.topic(topic).filter(|standing| standing.state != State::InSync);
         let standing =
             whole.or_else(|| self.growing(topic, partition)).unwrap_or_else(|| facts.standing());
+        let standing = self.paused(&tp, standing, facts.lag_records());
         let position = state.and_then(|state| state.position.as_ref());
         PartitionObservation {
             partition,
@@ -396,6 +418,24 @@ impl Sight {
             standing,
             gaps: gaps.into_iter().filter(is_lost).collect(),
         }
+    }
+
+    /// How a partition stands that an operator paused, unless something else holds it too.
+    fn paused(&self, tp: &TopicPartition, standing: Standing, lag: Option<u64>) -> Standing {
+        let Some(made) = self.decisions.pause_of(tp) else { return standing };
+        if !matches!(standing.state, State::InSync | State::CatchingUp | State::Waiting) {
+            return standing;
+        }
+        let waits = match lag {
+            Some(0) => String::new(),
+            Some(lag) => format!("; {lag} offsets of the source wait"),
+            None => String::new(),
+        };
+        let reason = format!(
+            "paused by {}{waits}; to go on: twinlog resume FILE --topic '{}'",
+            made.by, tp.topic
+        );
+        Standing::found(State::Paused, Code::Paused, reason)
     }
 
     /// A partition that the target topic does not have yet.

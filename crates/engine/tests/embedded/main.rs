@@ -2,7 +2,10 @@
 
 mod commits;
 mod copying;
+mod decisions;
 mod groups;
+mod losses;
 mod observe;
 mod ownership;
+mod scenarios;
 mod support;

@@ -399,6 +399,31 @@ impl Copier {
         }
     }
 
+    /// Whether a batch that was sent may still be answered, or arrive.
+    pub fn answers_due(&self) -> bool {
+        !self.given_up.is_empty() || self.unacknowledged() > 0
+    }
+
+    /// Goes on behind a gap of the source, whose log begins at `log_start` now: what lies between is
+    /// given up. Answers the range that is, from and up to but not including; nothing where something
+    /// else stopped the partition, or it goes on.
+    pub fn go_on_behind(
+        &mut self,
+        log_start: SourceOffset,
+    ) -> Option<(SourceOffset, SourceOffset)> {
+        let Phase::Stopped(stop) = &self.phase else { return None };
+        let (from, to) = stop.range.filter(|_| stop.code == Code::SourceGap)?;
+        let to = to.max(log_start);
+        // Nothing waits: all before the gap was acknowledged before the partition stopped.
+        self.map.acknowledge(self.map.acknowledged(), to);
+        self.fetch_position = self.map.copied_to();
+        // The epoch of the last batch read says nothing about a log that begins behind it.
+        self.fetch_epoch = -1;
+        self.acknowledged_epoch = -1;
+        self.retry();
+        Some((from, to))
+    }
+
     /// Tries a stopped partition again, from a look at the target's tail.
     pub fn retry(&mut self) {
         if matches!(self.phase, Phase::Stopped(_)) {

@@ -108,8 +108,8 @@ impl GroupTracker {
 
     /// States what we committed before (from the journal); before the first reading of the partition.
     pub fn seed(&mut self, group: &GroupId, partition: &TopicPartition, journal: GroupJournal) {
-        let history = History::from_journal(journal);
-        self.group(group).seeds.insert(partition.clone(), history);
+        let seed = self.group(group).seeds.entry(partition.clone()).or_default();
+        *seed = History { overwrite: seed.overwrite, ..History::from_journal(journal) };
     }
 
     /// An operator allows to move a position back, for as long as it stands at `stands`. What came of

@@ -290,8 +290,8 @@ fn made_again(
     if differ(known.source_id, source.id) {
         let reason = format!(
             "{} was deleted on the source and made again: what was copied is of the topic {}, this \
-             one is {}",
-            source.name, known.source_id, source.id
+             one is {}; to copy it behind the old one: twinlog resume FILE --topic '{}' --accept-gap",
+            source.name, known.source_id, source.id, source.name
         );
         return Some((Code::TopicRecreated, reason));
     }

@@ -11,6 +11,7 @@ mod cluster;
 mod flow;
 mod levels;
 mod notes;
+mod own;
 mod reader;
 mod variables;
 
@@ -22,6 +23,7 @@ use twinlog_types::{ClusterAlias, FlowName};
 
 pub use cluster::ClusterConfig;
 pub use flow::{FlowConfig, FollowCommits, Isolation, Origin};
+pub use own::{OnSourceGap, OnTopicRecreated};
 pub use variables::Resolver;
 
 use crate::problem::{Problem, closest};

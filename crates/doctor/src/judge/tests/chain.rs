@@ -416,8 +416,7 @@ fn an_older_checkpoint_tells_a_rewound_source_from_a_target_that_read_on() {
     assert_eq!(
         link.fix,
         [Fix::Command(
-            "kafka-consumer-groups.sh --bootstrap-server world:9092 --group orders-app --topic \
-             hello.orders:0 --reset-offsets --to-offset 0 --execute"
+            "twinlog sync mm2.properties --flow 'hello->world' --group orders-app --overwrite"
                 .into()
         )]
     );

@@ -1,0 +1,189 @@
+//! The owner of a flow follows the decisions, carries them out and answers.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tracing::{info, warn};
+use twinlog_offsets::state::{
+    Accepted, Answer, Decided, Made, Overwrite, Pair, StateRecord, Subject,
+};
+use twinlog_types::{Code, GroupId, TopicName, TopicPartition};
+
+use crate::cell::Cell;
+use crate::flow::Flow;
+use crate::losses;
+
+/// How often decisions are looked for.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// What the loop that follows groups is asked to do.
+#[derive(Debug, Default)]
+pub(crate) struct Wishes(Mutex<BTreeMap<GroupId, (Made, Vec<Overwrite>)>>);
+
+impl Wishes {
+    /// All that was asked since the last time.
+    pub(crate) fn take(&self) -> BTreeMap<GroupId, (Made, Vec<Overwrite>)> {
+        std::mem::take(&mut *self.0.lock())
+    }
+}
+
+/// Follows decisions until the flow ends.
+pub(crate) async fn run(flow: Arc<Flow>) {
+    let ending = flow.ending();
+    // What was decided before this process became the owner, and not answered.
+    let mut answered = std::mem::take(&mut flow.stored.lock().answers);
+    loop {
+        carry_out(&flow, &mut answered).await;
+        tokio::select! {
+            biased;
+            () = ending.ended() => return,
+            () = tokio::time::sleep(INTERVAL) => {}
+        }
+        let mut decisions = flow.decisions.lock().clone();
+        let read = tokio::select! {
+            biased;
+            () = ending.ended() => return,
+            read = decisions.read_on(&flow.target, &flow.name.source, &flow.pair) => read,
+        };
+        match read {
+            Ok(new) => {
+                *flow.decisions.lock() = decisions;
+                if new {
+                    apply_pauses(&flow);
+                }
+            }
+            Err(error) => {
+                warn!(flow = %flow.name, %error, "operators' decisions cannot be read now; those known hold");
+                flow.target_unreachable(&error);
+            }
+        }
+    }
+}
+
+/// Makes every partition as paused as was decided.
+fn apply_pauses(flow: &Flow) {
+    let decisions = flow.decisions.lock();
+    for cell in flow.cells.all() {
+        let pause = decisions.pause_of(&cell.source);
+        if cell.paused.swap(pause.is_some(), Ordering::AcqRel) == pause.is_some() {
+            continue;
+        }
+        match pause {
+            Some(made) => {
+                info!(flow = %flow.name, partition = %cell.source, by = made.by, "paused");
+            }
+            None => info!(flow = %flow.name, partition = %cell.source, "resumed"),
+        }
+    }
+    flow.room.notify_waiters();
+}
+
+/// Carries out what was decided and not answered.
+async fn carry_out(flow: &Arc<Flow>, answered: &mut BTreeMap<Subject, Answer>) {
+    let open: Vec<(Subject, Made)> = {
+        let decisions = flow.decisions.lock();
+        let is_open = |(subject, made): &(&Subject, &Made)| {
+            !answered.get(*subject).is_some_and(|answer| made.is_answered_by(answer))
+        };
+        let open = decisions.all().filter(is_open);
+        open.map(|(subject, made)| (subject.clone(), made.clone())).collect()
+    };
+    for (subject, made) in open {
+        let answer = match (&subject, &made.what) {
+            (Subject::Topic(topic, partition), Decided::Pause) => {
+                let cells = cells(flow, topic, *partition);
+                let text = format!("{} paused", partitions(cells.len()));
+                Some((true, text))
+            }
+            (Subject::Topic(topic, partition), Decided::Resume { accepted }) => {
+                Some(resume(flow, topic, *partition, accepted).await)
+            }
+            (Subject::Group(group), Decided::Sync { overwrite }) => {
+                // Answered by the loop that follows groups; asked once.
+                let wish = (made.clone(), overwrite.clone());
+                flow.wishes.0.lock().insert(group.clone(), wish);
+                let asked = Answer {
+                    by: made.by.clone(),
+                    of_ms: made.at_ms,
+                    at_ms: flow.now_ms(),
+                    done: false,
+                    text: String::new(),
+                };
+                answered.insert(subject.clone(), asked);
+                None
+            }
+            _ => Some((false, "this twinlog does not know what to do about that".to_owned())),
+        };
+        if let Some((done, text)) = answer {
+            answered.insert(subject.clone(), answer_to(flow, &subject, &made, done, text));
+        }
+    }
+}
+
+/// Answers a decision: in the log, and durably.
+pub(crate) fn answer_to(
+    flow: &Flow,
+    subject: &Subject,
+    made: &Made,
+    done: bool,
+    text: String,
+) -> Answer {
+    let about = match subject {
+        Subject::Topic(topic, None) => format!("topic {topic}"),
+        Subject::Topic(topic, Some(partition)) => format!("{topic}-{partition}"),
+        Subject::Group(group) => format!("group {group}"),
+    };
+    info!(flow = %flow.name, by = made.by, done, "decision about {about}: {text}");
+    let answer =
+        Answer { by: made.by.clone(), of_ms: made.at_ms, at_ms: flow.now_ms(), done, text };
+    let pair = Pair { source_cluster: flow.pair.0.clone(), target_cluster: flow.pair.1.clone() };
+    flow.notes.leave(0, &StateRecord::Answer(pair, subject.clone(), answer.clone()));
+    flow.dirty(0).urgent();
+    answer
+}
+
+fn cells(flow: &Flow, topic: &TopicName, partition: Option<i32>) -> Vec<Arc<Cell>> {
+    let all = flow.cells.all().into_iter();
+    all.filter(|cell| {
+        cell.source.topic == *topic && partition.is_none_or(|only| only == cell.source.partition)
+    })
+    .collect()
+}
+
+fn partitions(count: usize) -> String {
+    if count == 1 { "1 partition".to_owned() } else { format!("{count} partitions") }
+}
+
+async fn resume(
+    flow: &Arc<Flow>,
+    topic: &TopicName,
+    partition: Option<i32>,
+    accepted: &[Accepted],
+) -> (bool, String) {
+    if accepted.is_empty() {
+        let count = cells(flow, topic, partition).len();
+        return (true, format!("{} copied again", partitions(count)));
+    }
+    let mut texts = Vec::new();
+    let mut done = true;
+    for one in accepted {
+        let tp = TopicPartition::new(topic.clone(), one.partition);
+        let gone_on = match flow.cells.get(&tp) {
+            _ if one.code == Code::TopicRecreated => {
+                // The next look at the topics begins it, if it is still the one that was meant.
+                flow.generations.accept(topic, one.source_topic);
+                flow.discover_soon();
+                Ok("the new topic is copied behind what was copied of the old one".to_owned())
+            }
+            Some(cell) => losses::go_on(flow, &cell, one).await,
+            None => Err("it is not mirrored by this process".to_owned()),
+        };
+        done &= gone_on.is_ok();
+        let (Ok(text) | Err(text)) = gone_on;
+        texts.push(format!("{tp}: {text}"));
+    }
+    (done, texts.join("; "))
+}
