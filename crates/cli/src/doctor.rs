@@ -11,30 +11,35 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use twinlog_doctor::{Diagnosis, Outcome, Rest, Survey, Trouble, Wanted, diagnose};
+use twinlog_doctor::{
+    Assumed, Diagnosis, Outcome, Rest, Seen, Survey, Trouble, Wanted, assume, diagnose,
+};
 use twinlog_engine::observe::Observer;
+use twinlog_types::{ClusterAlias, FlowName};
 
-use crate::args::Doctor;
+use crate::args::{Common, Doctor};
 use crate::config;
 use crate::looking::{self, Looking};
 use crate::output::{Failure, NOT_FOUND_OUT, Output, WRONG};
 
 pub(crate) fn doctor(args: &Doctor, out: Output) -> Result<ExitCode, Failure> {
-    let looking = Looking::open(&looking::with_time_for_both(&args.common))?;
     let wanted = Wanted {
         group: args.group.as_deref().map(Into::into),
         topic: args.topic.as_deref().map(Into::into),
     };
     looking::block_on(async {
+        let connect = ask_connect(args).await;
+        let (looking, assumed) = open(args, connect.as_ref()).await?;
         if looking.observers.is_empty() {
             return Err(Failure::usage("no flow is enabled", "say SOURCE->TARGET.enabled = true"));
         }
-        let connect = ask_connect(args, &looking).await;
+        for observer in &looking.observers {
+            tell_of_other_flows(&observer.config.name, connect.as_ref());
+        }
         let all = looking.observers.iter().map(|observer| {
-            let name = &observer.config.name;
             let mut survey = Survey::new(
                 observer.config.clone(),
-                looking.bootstrap(name),
+                looking.bootstrap(&observer.config.name),
                 looking.notes.clone(),
                 config::now_ms(),
             );
@@ -46,31 +51,65 @@ pub(crate) fn doctor(args: &Doctor, out: Output) -> Result<ExitCode, Failure> {
         let file = looking::file(&args.common);
         let diagnoses: Vec<Diagnosis> =
             read.into_iter().map(|mut survey| diagnose(&mut survey, &wanted, &file)).collect();
-        answer(args, out, &file, &diagnoses)
+        answer(args, out, &file, &assumed, &diagnoses)
     })
 }
+
+/// Opens the configuration; without a file, the one that what is there allows to conclude, and what
+/// was concluded.
+async fn open(args: &Doctor, connect: Option<&Connect>) -> Result<(Looking, Vec<String>), Failure> {
+    let common = looking::with_time_for_both(&args.common);
+    if common.file.is_some() || common.source.is_none() {
+        return Ok((Looking::open(&common)?, Vec::new()));
+    }
+    // A flow that is to be found yet cannot be asked for by name.
+    let looking = Looking::open(&Common { flow: None, ..common.clone() })?;
+    let Some(observer) = looking.observers.first() else { return Ok((looking, Vec::new())) };
+    let bootstrap = looking.bootstrap(&observer.config.name);
+    let seeing = Seen::read(&observer.source, &observer.target, bootstrap);
+    let within = args.common.timeout.mul_f64(DISCOVERY_SHARE);
+    // Whoever does not answer is told about when everything else is read.
+    let seen = tokio::time::timeout(within, seeing).await.unwrap_or_default();
+    let named = |alias: &str, default: &str| (alias != default).then(|| ClusterAlias::from(alias));
+    let source = named(&common.source_alias, DEFAULT_SOURCE);
+    let target = named(&common.target_alias, DEFAULT_TARGET);
+    let rest = connect.and_then(|connect| connect.as_deref().ok());
+    let Assumed { source, target, properties, said } =
+        assume(&seen, rest, (source.as_ref(), target.as_ref()));
+    let overrides = properties.into_iter().chain(common.overrides.clone()).collect();
+    let (source_alias, target_alias) = (source.to_string(), target.to_string());
+    let common = Common { source_alias, target_alias, overrides, ..common };
+    Ok((Looking::open(&common)?, said))
+}
+
+type Connect = Result<Arc<Rest>, Trouble>;
 
 /// How much of the time a Connect cluster has: what it does not tell is looked for elsewhere.
 const CONNECT_SHARE: f64 = 0.3;
 
+/// How much of the time finding out aliases may take.
+const DISCOVERY_SHARE: f64 = 0.3;
+/// What clusters are called when nobody says so: then nobody said so.
+const DEFAULT_SOURCE: &str = "source";
+const DEFAULT_TARGET: &str = "target";
+
 /// The connectors of a Connect cluster, where one is named.
-async fn ask_connect(args: &Doctor, looking: &Looking) -> Option<Result<Arc<Rest>, Trouble>> {
+async fn ask_connect(args: &Doctor) -> Option<Connect> {
     let url = args.connect_url.as_ref()?;
     let read = Rest::read(url, args.common.timeout.mul_f64(CONNECT_SHARE)).await;
-    if let Ok(rest) = &read {
-        let there = rest.flows();
-        for observer in &looking.observers {
-            let flow = &observer.config.name;
-            if !there.contains(flow) {
-                let there: Vec<String> = there.iter().map(ToString::to_string).collect();
-                let there = if there.is_empty() { "none".to_owned() } else { there.join(", ") };
-                eprintln!(
-                    "twinlog: {url} has no connector of {flow}; of these flows it has: {there}"
-                );
-            }
-        }
-    }
     Some(read.map(Arc::new))
+}
+
+/// Says so where a Connect cluster runs other flows than the one that is looked at.
+fn tell_of_other_flows(flow: &FlowName, connect: Option<&Connect>) {
+    let Some(Ok(rest)) = connect else { return };
+    let there = rest.flows();
+    if there.contains(flow) {
+        return;
+    }
+    let there: Vec<String> = there.iter().map(ToString::to_string).collect();
+    let there = if there.is_empty() { "none".to_owned() } else { there.join(", ") };
+    eprintln!("twinlog: {} has no connector of {flow}; flows that it has: {there}", rest.url);
 }
 
 /// Reads what there is time for.
@@ -86,13 +125,14 @@ fn answer(
     args: &Doctor,
     out: Output,
     file: &str,
+    assumed: &[String],
     diagnoses: &[Diagnosis],
 ) -> Result<ExitCode, Failure> {
     if out.json {
-        Output::document(&document::document(diagnoses))?;
+        Output::document(&document::document(diagnoses, assumed))?;
     } else {
         let verbose = args.common.printing.verbose > 0;
-        Output::text(&text::text(diagnoses, file, verbose))?;
+        Output::text(&text::text(diagnoses, assumed, file, verbose))?;
     }
     let outcome = diagnoses.iter().map(Diagnosis::outcome).max().unwrap_or(Outcome::Well);
     Ok(match outcome {

@@ -23,6 +23,7 @@ mod chain;
 mod connect;
 mod contents;
 mod diagnose;
+mod discover;
 mod facts;
 mod findings;
 mod history;
@@ -38,6 +39,7 @@ pub use chain::{Chain, Evidence, Fix, Link, LinkName, LinkState, MirroredBy, Out
 pub use connect::{Rest, RestConnector, RestError, Url};
 pub use contents::{Aborted, Contents, Sample, Settings, TooLarge};
 pub use diagnose::{Diagnosis, Wanted, diagnose};
+pub use discover::{Assumed, Seen, SeenSide, assume};
 pub use facts::{
     CheckpointSeries, Checkpoints, Facts, GroupFacts, Resource, Right, Side, Syncs, Trouble,
 };

@@ -347,7 +347,8 @@ async fn bounds(
     pairs.collect()
 }
 
-async fn side(cluster: &Cluster, side: &mut Side) {
+/// What there is on a cluster.
+pub(crate) async fn side(cluster: &Cluster, side: &mut Side) {
     let alias = side.alias.clone();
     side.id = cluster.cluster_id().await.map_err(|error| Trouble::of(alias.as_str(), &error));
     if let Err(trouble) = &side.id {

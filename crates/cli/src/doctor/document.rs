@@ -11,6 +11,8 @@ use crate::explain::more;
 #[derive(Serialize)]
 pub(crate) struct Document<'a> {
     version: u8,
+    /// What was concluded without a file.
+    assumed: &'a [String],
     flows: Vec<FlowBody<'a>>,
 }
 
@@ -87,8 +89,8 @@ enum FixBody<'a> {
     Property(&'a str),
 }
 
-pub(crate) fn document(diagnoses: &[Diagnosis]) -> Document<'_> {
-    Document { version: 1, flows: diagnoses.iter().map(flow).collect() }
+pub(crate) fn document<'a>(diagnoses: &'a [Diagnosis], assumed: &'a [String]) -> Document<'a> {
+    Document { version: 1, assumed, flows: diagnoses.iter().map(flow).collect() }
 }
 
 fn flow(diagnosis: &Diagnosis) -> FlowBody<'_> {
@@ -199,14 +201,14 @@ pub(super) mod tests {
 
     #[test]
     fn the_fields_that_scripts_hold_on_to_are_there() {
-        let json = serde_json::to_value(document(&[diagnosis()])).expect("serialisable");
+        let json = serde_json::to_value(document(&[diagnosis()], &[])).expect("serialisable");
         let place =
             |n: i32| serde_json::json!({"group": "orders-app", "topic": "orders", "partition": n});
         let whole = serde_json::json!({"group": "orders-app", "topic": null, "partition": null});
         let none = serde_json::json!({
             "missing": 0, "reread": 0, "skipped": 0, "partitions_without_position": 0,
         });
-        let expected = serde_json::json!({"version": 1, "flows": [{
+        let expected = serde_json::json!({"version": 1, "assumed": [], "flows": [{
             "flow": "hello->world", "mirrored_by": "mirror-maker-2",
             "mirror_maker_version": "4.3.0", "outcome": "broken",
             "looked_at": {"groups": 1, "topics": 1, "partitions": 2},

@@ -22,8 +22,16 @@ const INDENT: usize = 9;
 const SUMMARY_CHARS_MAX: usize = 400;
 
 /// `verbose`: every finding in full, with its evidence.
-pub(crate) fn text(diagnoses: &[Diagnosis], file: &str, verbose: bool) -> String {
+pub(crate) fn text(
+    diagnoses: &[Diagnosis],
+    assumed: &[String],
+    file: &str,
+    verbose: bool,
+) -> String {
     let mut text = String::new();
+    for one in assumed {
+        let _ = writeln!(text, "assumed: {}", wrapped(one, INDENT, text_width(WIDTH)));
+    }
     let full_each = (FULL_MAX / diagnoses.len().max(1)).max(1);
     let lines_each = (LINES_MAX / diagnoses.len().max(1)).max(2);
     for (at, diagnosis) in diagnoses.iter().enumerate() {
@@ -200,7 +208,7 @@ mod tests {
 
     #[test]
     fn a_finding_is_told_with_what_it_means_and_what_to_do() {
-        let text = text(&[diagnosis()], "mm2.properties", false);
+        let text = text(&[diagnosis()], &[], "mm2.properties", false);
         let expected = "\
 hello->world, mirrored by MirrorMaker 2 4.3.0: 1 error, 1 note
   looked at 1 group, 1 topic, 2 partitions
@@ -237,10 +245,10 @@ hello->world, mirrored by MirrorMaker 2 4.3.0: 1 error, 1 note
             }
         }
         let many = Diagnosis { findings: grouping.end(), ..diagnosis() };
-        let told = text(&[many.clone()], "mm2.properties", false);
+        let told = text(&[many.clone()], &[], "mm2.properties", false);
         assert!(told.lines().count() <= 50, "{told}");
         assert!(told.contains("more; all in full: twinlog doctor mm2.properties -v"), "{told}");
-        let several = text(&[many.clone(), many.clone(), many], "f", false);
+        let several = text(&[many.clone(), many.clone(), many], &[], "f", false);
         assert!(several.lines().count() <= 80, "{several}");
     }
 }

@@ -33,7 +33,6 @@ const NAMING: &[(&str, &str)] = &[
 ];
 
 const CLASS: &str = "replication.policy.class";
-const LOCATION: &str = "offset-syncs.topic.location";
 const BYTES: &str = "org.apache.kafka.connect.converters.ByteArrayConverter";
 const CONVERTERS: &[&str] = &["key.converter", "value.converter", "header.converter"];
 
@@ -46,7 +45,6 @@ impl Walk<'_> {
         let mut found = Vec::new();
         if let (Some(source), Some(checkpoint)) = (source, checkpoint) {
             found.extend(self.naming_of_both(source, checkpoint));
-            found.extend(self.location_of_both(source, checkpoint));
         }
         if let Some(first) = source.or(checkpoint) {
             found.extend(self.naming_of_file(first));
@@ -121,21 +119,6 @@ impl Walk<'_> {
             copied.format_remote_topic(alias.as_str(), topic.as_str()),
             looked.format_remote_topic(alias.as_str(), topic.as_str())
         )
-    }
-
-    fn location_of_both(&self, source: &Connector, checkpoint: &Connector) -> Option<Finding> {
-        let writes = said(&source.config, LOCATION, "source");
-        let reads = said(&checkpoint.config, LOCATION, "source");
-        let summary = format!(
-            "{} writes offset-syncs on the {writes}, {} looks for them on the {reads}",
-            source.name, checkpoint.name
-        );
-        (writes != reads).then(|| {
-            Finding::blocks(Code::OffsetSyncsLocationMismatch, summary)
-                .seen(LOCATION, writes, self.config_place(source))
-                .seen(LOCATION, reads, self.config_place(checkpoint))
-                .fix(self.set(checkpoint, LOCATION, writes))
-        })
     }
 
     /// What this look takes names to be must be what runs.
