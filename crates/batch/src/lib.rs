@@ -72,4 +72,4 @@ pub use head::{HEAD_BYTES, Head};
 pub use outgoing::{
     Outgoing, encode, encode_plain, encode_transactional, encoded_size_estimate, pass, split,
 };
-pub use record::{Header, Record, Records};
+pub use record::{Header, Record, RecordView, Records};

@@ -1,5 +1,7 @@
 //! Reads fields out of a buffer without ever going past its end.
 
+use std::ops::Range;
+
 use bytes::Bytes;
 
 /// Why a field cannot be read; ends up in [`crate::BatchError::Record`].
@@ -45,14 +47,19 @@ impl Reader {
         Ok(&self.bytes[from..self.at])
     }
 
-    /// The next `len` bytes, by reference to the same buffer.
-    pub(crate) fn slice(&mut self, len: usize) -> Result<Bytes, Fault> {
+    /// The buffer, in which spans are places.
+    pub(crate) fn bytes(&self) -> &Bytes {
+        &self.bytes
+    }
+
+    /// Where the next `len` bytes are.
+    fn span(&mut self, len: usize) -> Result<Range<usize>, Fault> {
         if len > self.remaining() {
             return Err("a length goes past the end");
         }
         let from = self.at;
         self.at += len;
-        Ok(self.bytes.slice(from..self.at))
+        Ok(from..self.at)
     }
 
     fn array<const N: usize>(&mut self) -> Result<[u8; N], Fault> {
@@ -102,16 +109,18 @@ impl Reader {
         Ok((value >> 1) as i64 ^ -((value & 1) as i64))
     }
 
-    /// A variable-length length and that many bytes; null for any negative length, as Kafka reads.
-    pub(crate) fn nullable(&mut self) -> Result<Option<Bytes>, Fault> {
+    /// A variable-length length and that many bytes: where they are; null for any negative length,
+    /// as Kafka reads.
+    pub(crate) fn nullable(&mut self) -> Result<Option<Range<usize>>, Fault> {
         let length = self.varint()?;
-        usize::try_from(length).ok().map(|length| self.slice(length)).transpose()
+        usize::try_from(length).ok().map(|length| self.span(length)).transpose()
     }
 
-    /// As [`Reader::nullable`] with a 4-byte length (formats 0 and 1).
+    /// A 4-byte length and that many bytes (formats 0 and 1), by reference to the same buffer.
     pub(crate) fn nullable_fixed(&mut self) -> Result<Option<Bytes>, Fault> {
         let length = self.i32()?;
-        usize::try_from(length).ok().map(|length| self.slice(length)).transpose()
+        let span = usize::try_from(length).ok().map(|length| self.span(length)).transpose()?;
+        Ok(span.map(|span| self.bytes.slice(span)))
     }
 }
 

@@ -1,5 +1,7 @@
 //! Records of format 2: read one by one out of a body, and write.
 
+use std::ops::Range;
+
 use bytes::Bytes;
 
 use crate::reader::{Fault, Reader, put_varlong, varlong_bytes};
@@ -28,6 +30,42 @@ pub struct Header {
     pub key: Bytes,
     /// The value; null and empty differ.
     pub value: Option<Bytes>,
+}
+
+/// One record that borrows everything from its batch: for looking at many and keeping none.
+#[derive(Clone, Copy, Debug)]
+pub struct RecordView<'a> {
+    /// As [`Record::offset`].
+    pub offset: i64,
+    /// As [`Record::timestamp`].
+    pub timestamp: i64,
+    /// As [`Record::key`].
+    pub key: Option<&'a [u8]>,
+    /// As [`Record::value`].
+    pub value: Option<&'a [u8]>,
+    body: &'a [u8],
+    headers: &'a [HeaderSpan],
+}
+
+impl<'a> RecordView<'a> {
+    /// Keys and values of the headers in their order, repeats included.
+    pub fn headers(&self) -> impl ExactSizeIterator<Item = (&'a [u8], Option<&'a [u8]>)> {
+        let body = self.body;
+        self.headers.iter().map(move |(key, value)| {
+            (&body[key.clone()], value.clone().map(|value| &body[value]))
+        })
+    }
+}
+
+/// Where key and value of a header are in the body.
+type HeaderSpan = (Range<usize>, Option<Range<usize>>);
+
+/// Where a record is in the body. Its headers' places are kept apart, to be used again.
+struct Spans {
+    offset: i64,
+    timestamp: i64,
+    key: Option<Range<usize>>,
+    value: Option<Range<usize>>,
 }
 
 /// Length, attributes, timestamp delta, offset delta, null key, null value, no headers: a byte each.
@@ -117,6 +155,8 @@ pub struct Records {
     previous_delta: i32,
     index: u32,
     count: u32,
+    /// Of the record read last.
+    headers: Vec<HeaderSpan>,
 }
 
 impl Records {
@@ -136,10 +176,45 @@ impl Records {
             previous_delta: -1,
             index: 0,
             count,
+            headers: Vec::new(),
         })
     }
 
-    fn read(&mut self) -> Result<Record, Fault> {
+    /// The next record without keeping anything of it: no allocation but for the first headers.
+    /// After an error it ends.
+    pub fn next_view(&mut self) -> Option<Result<RecordView<'_>, BatchError>> {
+        let spans = match self.step()? {
+            Ok(spans) => spans,
+            Err(error) => return Some(Err(error)),
+        };
+        let body: &[u8] = self.body.bytes();
+        Some(Ok(RecordView {
+            offset: spans.offset,
+            timestamp: spans.timestamp,
+            key: spans.key.map(|key| &body[key]),
+            value: spans.value.map(|value| &body[value]),
+            body,
+            headers: &self.headers,
+        }))
+    }
+
+    fn step(&mut self) -> Option<Result<Spans, BatchError>> {
+        let index = self.index;
+        let spans = if index < self.count {
+            self.read()
+        } else if self.body.remaining() > 0 && self.count > 0 {
+            Err("there are bytes beyond the last record")
+        } else {
+            return None;
+        };
+        self.index += 1;
+        Some(spans.map_err(|what| {
+            self.count = 0;
+            BatchError::Record { offset: self.base_offset, index, what }
+        }))
+    }
+
+    fn read(&mut self) -> Result<Spans, Fault> {
         let length = usize::try_from(self.body.varint()?).map_err(|_| "its length is negative")?;
         let end = self.body.narrow(length)?;
         self.body.i8()?; // The record's own attributes: none are defined.
@@ -151,34 +226,35 @@ impl Records {
         self.previous_delta = offset_delta;
         let key = self.body.nullable()?;
         let value = self.body.nullable()?;
-        let headers = self.headers()?;
+        self.read_headers()?;
         if self.body.remaining() > 0 {
             return Err("it is longer than its fields");
         }
         self.body.widen(end);
-        Ok(Record {
+        Ok(Spans {
             offset: self.base_offset + i64::from(offset_delta),
             timestamp: self
                 .append_time
                 .unwrap_or_else(|| self.base_timestamp.wrapping_add(timestamp_delta)),
             key,
             value,
-            headers,
         })
     }
 
-    fn headers(&mut self) -> Result<Vec<Header>, Fault> {
+    fn read_headers(&mut self) -> Result<(), Fault> {
         let count =
             usize::try_from(self.body.varint()?).map_err(|_| "its header count is negative")?;
         if self.body.remaining() / HEADER_BYTES_MIN < count {
             return Err("it has more headers than it has room for");
         }
-        let mut headers = Vec::with_capacity(count);
+        self.headers.clear();
+        self.headers.reserve(count);
         for _ in 0..count {
             let key = self.body.nullable()?.ok_or("a header key is null")?;
-            headers.push(Header { key, value: self.body.nullable()? });
+            let value = self.body.nullable()?;
+            self.headers.push((key, value));
         }
-        Ok(headers)
+        Ok(())
     }
 }
 
@@ -186,18 +262,21 @@ impl Iterator for Records {
     type Item = Result<Record, BatchError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let index = self.index;
-        let record = if index < self.count {
-            self.read()
-        } else if self.body.remaining() > 0 && self.count > 0 {
-            Err("there are bytes beyond the last record")
-        } else {
-            return None;
+        let spans = match self.step()? {
+            Ok(spans) => spans,
+            Err(error) => return Some(Err(error)),
         };
-        self.index += 1;
-        Some(record.map_err(|what| {
-            self.count = 0;
-            BatchError::Record { offset: self.base_offset, index, what }
+        let body = self.body.bytes();
+        let headers = self.headers.iter().map(|(key, value)| Header {
+            key: body.slice(key.clone()),
+            value: value.clone().map(|value| body.slice(value)),
+        });
+        Some(Ok(Record {
+            offset: spans.offset,
+            timestamp: spans.timestamp,
+            key: spans.key.map(|key| body.slice(key)),
+            value: spans.value.map(|value| body.slice(value)),
+            headers: headers.collect(),
         }))
     }
 

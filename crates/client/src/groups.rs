@@ -22,7 +22,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use twinlog_protocol::messages::{
-    ConsumerGroupDescribeRequest, DescribeGroupsRequest, FindCoordinatorRequest, ListGroupsRequest,
+    ConsumerGroupDescribeRequest, DeleteGroupsRequest, DescribeGroupsRequest, FindCoordinatorRequest, ListGroupsRequest,
     OffsetCommitRequest, OffsetFetchRequest, ShareGroupDescribeRequest, offset_commit_request,
     offset_fetch_request, string, topic_name,
 };
@@ -302,6 +302,36 @@ impl Cluster {
                 }),
             })
             .collect()
+    }
+
+    /// Deletes a group without members, and with it all its commits. Answers the coordinator's code:
+    /// 68 that it has members, 69 that there is no such group.
+    ///
+    /// # Errors
+    ///
+    /// When the coordinator cannot be found or reached in time.
+    pub async fn delete_group(&self, group: &GroupId) -> Result<ErrorCode, ClientError> {
+        self.retrying(|| async {
+            let broker = self.coordinator(CoordinatorKind::Group, group.as_str()).await?;
+            let named = vec![string(group.as_str()).into()];
+            let request = |_| DeleteGroupsRequest::default().with_groups_names(named.clone());
+            let outcome = self.ask_broker(broker, request).await;
+            let code = match &outcome {
+                Ok(response) => response.results.first().map(|result| ErrorCode(result.error_code)),
+                Err(error) => error.code(),
+            };
+            if code.is_some_and(may_pass) || outcome.as_ref().is_err_and(ClientError::is_retriable) {
+                self.forget_coordinators(CoordinatorKind::Group, [group.as_str()].into_iter());
+            }
+            outcome?;
+            let code = code.unwrap_or(ErrorCode::UNKNOWN_SERVER_ERROR);
+            if may_pass(code) {
+                let about = group.to_string();
+                return Err(ClientError::Code { api: "DeleteGroups", code, message: None, about });
+            }
+            Ok(code)
+        })
+        .await
     }
 
     /// Describes one group by its kind (as [`Cluster::list_groups`] tells it): asked the wrong way,

@@ -46,6 +46,7 @@ pub use leader::{LeaderView, ProducerState};
 pub use metadata::{BrokerInfo, Leader, PartitionInfo, TopicInfo, Topics};
 pub use offsets::{ListedOffset, OffsetSpec};
 pub use produce::{ProduceAnswer, ProduceLane, ProducePartition, ProducedPartition};
+pub use read::{PartitionReader, READ_BATCH_BYTES_MAX, ReadBatch, Stretch};
 pub use transaction::Transactional;
 /// Records as reading gives them.
 pub use twinlog_batch::{Header, Record};

@@ -1,14 +1,15 @@
-//! Reading a partition from an offset to where it ends now, record by record.
+//! Reading a partition from an offset to where it ends: answer by answer, or record by record.
 //!
-//! For small topics that are read as a whole (state, checkpoints, offset-syncs). Does not: follow a
-//! partition; that is what a [`FetchSession`](crate::FetchSession) is for.
+//! For looking: small topics that are read as a whole (state, checkpoints, offset-syncs), stretches
+//! that are compared. Does not: follow a partition; that is what a
+//! [`FetchSession`](crate::FetchSession) is for.
 //!
 //! # Invariants
 //!
-//! 1. The end is looked up once, before the first fetch: a log that grows while it is read cannot
-//!    keep the reader.
-//! 2. With [`Isolation::ReadCommitted`] records of aborted transactions are never given; markers
-//!    never are.
+//! 1. The end is known before the first fetch: a log that grows while it is read cannot keep the
+//!    reader.
+//! 2. With [`Isolation::ReadCommitted`] records of aborted transactions are marked, and never given
+//!    as records; markers never are.
 //! 3. Memory holds one fetch answer, and one decompressed batch of at most 128 MiB.
 //!
 //! References: KIP-98 (aborted transactions in Fetch answers); Kafka's `Fetcher`.
@@ -17,7 +18,7 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use twinlog_batch::{Batch, Control, Record, batches};
+use twinlog_batch::{Batch, BatchError, Control, Record, batches};
 use twinlog_protocol::ErrorCode;
 use twinlog_types::{TopicId, TopicPartition};
 use twinlog_wire::Connection;
@@ -30,7 +31,8 @@ use crate::offsets::OffsetSpec;
 const FETCH_BYTES: i32 = 8 << 20;
 /// For one record: a broker sends at least one batch, however large it is.
 const RECORD_FETCH_BYTES: i32 = 64 << 10;
-const BATCH_BYTES_MAX: usize = 128 << 20;
+/// What one batch may take once decompressed.
+pub const READ_BATCH_BYTES_MAX: usize = 128 << 20;
 const MAX_WAIT: Duration = Duration::from_millis(500);
 
 impl Cluster {
@@ -72,40 +74,37 @@ impl Cluster {
     ) -> Result<i64, ClientError> {
         let start = self.listed(tp, OffsetSpec::Earliest, isolation).await?;
         let end = self.listed(tp, OffsetSpec::Latest, isolation).await?;
-        let mut next = from.max(start);
-        let mut connection: Option<Connection> = None;
-        let mut retry = self.retry();
-        while next < end {
-            let limits = (FETCH_BYTES, MAX_WAIT);
-            let error = match self.read_on(tp, next, isolation, limits, &mut connection).await {
-                Ok(fetched) => {
-                    let given = give(&fetched, next, end, isolation, &mut each)?;
-                    let after = match given {
-                        ControlFlow::Continue(after) => after,
-                        ControlFlow::Break(next) => return Ok(next),
-                    };
-                    if after > next {
-                        next = after;
-                        retry = self.retry();
-                        continue;
-                    }
-                    ClientError::Timeout {
-                        what: format!("reading {tp} at offset {next}, below its end {end}"),
+        let mut reader = self.partition_reader(tp, (from.max(start), end), isolation);
+        while let Some(stretch) = reader.next().await? {
+            for read in stretch.batches.iter().filter(|read| !read.aborted) {
+                let records = read.batch.records(READ_BATCH_BYTES_MAX);
+                for record in records.map_err(|reason| corrupt(tp, reason))? {
+                    let offset = record.offset;
+                    if (stretch.from..end).contains(&offset) && each(record).is_break() {
+                        return Ok(offset + 1);
                     }
                 }
-                Err(error) if error.is_retriable() => {
-                    connection = None;
-                    error
-                }
-                Err(error) => return Err(error),
-            };
-            tracing::debug!(%error, "reading again");
-            if !retry.pause().await {
-                return Err(error);
             }
-            self.refresh(std::slice::from_ref(&tp.topic)).await;
         }
         Ok(end.max(from))
+    }
+
+    /// Reads what lies from `from` to `end`, answer by answer.
+    pub fn partition_reader(
+        &self,
+        tp: &TopicPartition,
+        (from, end): (i64, i64),
+        isolation: Isolation,
+    ) -> PartitionReader {
+        PartitionReader {
+            cluster: self.clone(),
+            tp: tp.clone(),
+            next: from,
+            end,
+            isolation,
+            max_bytes: FETCH_BYTES,
+            connection: None,
+        }
     }
 
     /// The record at this offset, committed or not; nothing where none is: a hole, a marker, or
@@ -245,6 +244,112 @@ impl FetchedPartition {
     }
 }
 
+/// A batch of data.
+#[derive(Clone, Debug)]
+pub struct ReadBatch {
+    /// The batch; its CRC holds.
+    pub batch: Batch,
+    /// Its transaction was aborted. Only told with [`Isolation::ReadCommitted`].
+    pub aborted: bool,
+}
+
+/// What one answer brought.
+#[derive(Clone, Debug)]
+pub struct Stretch {
+    /// Records below this offset were asked for by nobody: a fetch begins with the batch that holds
+    /// its offset.
+    pub from: i64,
+    /// Where reading goes on; at most the end.
+    pub next: i64,
+    /// The data, in order; none where only markers were read. Records at and behind the end may be
+    /// in the last one.
+    pub batches: Vec<ReadBatch>,
+}
+
+/// Reads a partition from an offset to an end. See [`Cluster::partition_reader`].
+#[derive(Debug)]
+pub struct PartitionReader {
+    cluster: Cluster,
+    tp: TopicPartition,
+    next: i64,
+    end: i64,
+    isolation: Isolation,
+    max_bytes: i32,
+    connection: Option<Connection>,
+}
+
+impl PartitionReader {
+    /// How many bytes an answer holds at most; the first batch comes even when it is larger.
+    pub fn with_max_bytes(mut self, max_bytes: i32) -> Self {
+        self.max_bytes = max_bytes;
+        self
+    }
+
+    /// The next answer that brings something; `None` at the end.
+    ///
+    /// # Errors
+    ///
+    /// When the log cannot be read on within the cluster's deadline, is damaged, or does not begin
+    /// that early (`OFFSET_OUT_OF_RANGE`).
+    pub async fn next(&mut self) -> Result<Option<Stretch>, ClientError> {
+        let cluster = self.cluster.clone();
+        let mut retry = cluster.retry();
+        while self.next < self.end {
+            let limits = (self.max_bytes, MAX_WAIT);
+            let fetching =
+                cluster.read_on(&self.tp, self.next, self.isolation, limits, &mut self.connection);
+            let error = match fetching.await {
+                Ok(fetched) => {
+                    let stretch = self.stretch(&fetched)?;
+                    if stretch.next > self.next {
+                        self.next = stretch.next;
+                        return Ok(Some(stretch));
+                    }
+                    let (tp, next, end) = (&self.tp, self.next, self.end);
+                    ClientError::Timeout {
+                        what: format!("reading {tp} at offset {next}, below its end {end}"),
+                    }
+                }
+                Err(error) if error.is_retriable() => {
+                    self.connection = None;
+                    error
+                }
+                Err(error) => return Err(error),
+            };
+            tracing::debug!(%error, "reading again");
+            if !retry.pause().await {
+                return Err(error);
+            }
+            cluster.refresh(std::slice::from_ref(&self.tp.topic)).await;
+        }
+        Ok(None)
+    }
+
+    /// The batches of an answer, verified and judged.
+    fn stretch(&self, fetched: &FetchedPartition) -> Result<Stretch, ClientError> {
+        let mut aborted = Aborted::new(&fetched.aborted);
+        let mut stretch = Stretch { from: self.next, next: self.next, batches: Vec::new() };
+        for batch in batches(fetched.records.clone()) {
+            let batch = batch.map_err(|reason| corrupt(&self.tp, reason))?;
+            let head = batch.head();
+            let visible = aborted.is_visible(&batch) || self.isolation == Isolation::ReadUncommitted;
+            let (data, next) = (!head.is_control() && head.record_count > 0, head.next_offset());
+            if data && next > stretch.from {
+                stretch.batches.push(ReadBatch { batch, aborted: !visible });
+            }
+            stretch.next = stretch.next.max(next).min(self.end);
+            if stretch.next >= self.end {
+                break;
+            }
+        }
+        Ok(stretch)
+    }
+}
+
+fn corrupt(tp: &TopicPartition, reason: BatchError) -> ClientError {
+    ClientError::Corrupt { about: tp.to_string(), reason }
+}
+
 /// Hands on the records of one answer that lie from `next` to `end`; answers where to go on, as a
 /// break when the reader has had enough.
 fn give(
@@ -254,13 +359,13 @@ fn give(
     isolation: Isolation,
     each: &mut impl FnMut(Record) -> ControlFlow<()>,
 ) -> Result<ControlFlow<i64, i64>, ClientError> {
-    let corrupt = |reason| ClientError::Corrupt { about: fetched.tp.to_string(), reason };
+    let corrupt = |reason| corrupt(&fetched.tp, reason);
     let mut aborted = Aborted::new(&fetched.aborted);
     for batch in batches(fetched.records.clone()) {
         let batch = batch.map_err(corrupt)?;
         let visible = aborted.is_visible(&batch) || isolation == Isolation::ReadUncommitted;
         if visible && !batch.head().is_control() {
-            for record in batch.records(BATCH_BYTES_MAX).map_err(corrupt)? {
+            for record in batch.records(READ_BATCH_BYTES_MAX).map_err(corrupt)? {
                 let offset = record.offset;
                 if (next..end).contains(&offset) && each(record).is_break() {
                     return Ok(ControlFlow::Break(offset + 1));

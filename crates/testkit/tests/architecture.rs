@@ -18,6 +18,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("flow", &["types", "batch", "offsets", "mirror"]),
     ("engine", &["types", "batch", "offsets", "mirror", "client", "flow"]),
     ("doctor", &["types", "batch", "offsets", "mirror", "client", "flow", "engine"]),
+    ("verify", &["types", "batch", "offsets", "mirror", "client", "flow", "engine"]),
     ("embedded", &["types", "protocol"]),
     ("testkit", &["types"]),
     ("sim", &["types", "mirror", "protocol", "client", "engine", "embedded"]),
@@ -26,7 +27,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "cli",
         &[
             "types", "batch", "offsets", "mirror", "protocol", "wire", "client", "flow", "engine",
-            "doctor", "embedded",
+            "doctor", "verify", "embedded",
         ],
     ),
 ];

@@ -1,0 +1,640 @@
+//! A flow: what is in scope, what was found, and the verdict.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use twinlog_client::{ClientError, Cluster, GroupKind, Isolation, TopicInfo, Topics};
+use twinlog_engine::observe::{Mapped, MappedPartition, Observer, in_parallel_at};
+use twinlog_flow::groups::{GroupSelection, select};
+use twinlog_mirror::formats::OffsetSync;
+use twinlog_mirror::replicates;
+use twinlog_types::{
+    ClusterAlias, ClusterId, Code, FlowName, GroupId, TopicName, TopicPartition,
+};
+
+use crate::groups::{GroupReport, GroupResult, Position};
+use crate::partition::{How, Job, PartitionReport};
+use crate::read::Log;
+use crate::resume::Progress;
+
+/// How many partitions are sampled at the same time; a sample is mostly waiting.
+const SAMPLED_AT_A_TIME: usize = 8;
+/// How many are compared as a whole at the same time: one is decoded while another waits.
+const COMPARED_AT_A_TIME: usize = 2;
+
+/// Records of all partitions together, where nobody says how many: seconds.
+const SAMPLE_TOTAL: u64 = 200_000;
+const SAMPLE_MIN: u64 = 100;
+const SAMPLE_MAX: u64 = 2_000;
+
+/// Newest pairs of MM2 that are kept of a partition.
+const SYNCS_MAX: usize = 1_000;
+
+/// How often positions are looked at again that a commit on its way may explain, and how long is
+/// waited before: groups are carried over every second.
+const LOOKS: usize = 4;
+const LOOK_AGAIN: Duration = Duration::from_millis(1_200);
+
+/// What is to be verified.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Request {
+    /// Only this group, and the topics it has commits on.
+    pub group: Option<GroupId>,
+    /// Only this topic, by its name or its mirror's.
+    pub topic: Option<TopicName>,
+    /// How much; by default as much as takes seconds.
+    pub how: Option<How>,
+}
+
+/// A cluster that was looked at.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Side {
+    /// What the file calls it.
+    pub alias: ClusterAlias,
+    /// Where it was connected to first.
+    pub bootstrap: String,
+    /// Which cluster it is.
+    pub id: Option<ClusterId>,
+}
+
+/// What a failover now would lose.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Rpo {
+    /// Records that are not on the target.
+    pub records: u64,
+    /// Bytes of their keys, values and headers.
+    pub bytes: u64,
+    /// How old the first of them is.
+    pub ms: u64,
+    /// Counted one by one; else an upper bound by offsets.
+    pub exact: bool,
+}
+
+/// What was found of a flow.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FlowReport {
+    /// The flow.
+    pub flow: FlowName,
+    /// The source.
+    pub source: Side,
+    /// The target.
+    pub target: Side,
+    /// When it was begun and ended, in milliseconds since 1970.
+    pub at_ms: (i64, i64),
+    /// How much was compared.
+    pub how: How,
+    /// By topic and partition.
+    pub partitions: Vec<PartitionReport>,
+    /// By group, topic and partition.
+    pub groups: Vec<GroupReport>,
+    /// What could not be found out.
+    pub troubles: Vec<String>,
+    /// What is worth knowing.
+    pub notes: Vec<String>,
+    /// Bytes of batches that were read as a whole, on the source and on the target.
+    pub bytes: (u64, u64),
+}
+
+/// What a report comes to.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Verdict {
+    /// Everything that was looked at is as it should be.
+    Equal,
+    /// Something is not.
+    Mismatch,
+    /// Something could not be found out.
+    NotFoundOut,
+}
+
+impl FlowReport {
+    /// Nothing found yet.
+    pub fn new(observer: &Observer, how: How, now_ms: i64) -> Self {
+        let name = &observer.config.name;
+        let side = |alias: &ClusterAlias, cluster: &Cluster| Side {
+            alias: alias.clone(),
+            bootstrap: cluster.bootstrap(),
+            id: None,
+        };
+        Self {
+            flow: name.clone(),
+            source: side(&name.source, &observer.source),
+            target: side(&name.target, &observer.target),
+            at_ms: (now_ms, now_ms),
+            how,
+            partitions: Vec::new(),
+            groups: Vec::new(),
+            troubles: Vec::new(),
+            notes: Vec::new(),
+            bytes: (0, 0),
+        }
+    }
+
+    /// What a failover now would lose.
+    pub fn rpo(&self) -> Rpo {
+        let mut rpo = Rpo { exact: true, ..Rpo::default() };
+        for waiting in self.partitions.iter().filter_map(|one| one.waiting) {
+            rpo.records += waiting.records;
+            rpo.bytes += waiting.bytes;
+            rpo.exact &= waiting.exact;
+            let since = waiting.since_ms.filter(|_| waiting.records > 0);
+            let age = since.map_or(0, |since| self.at_ms.0.saturating_sub(since).max(0));
+            rpo.ms = rpo.ms.max(age.unsigned_abs());
+        }
+        rpo
+    }
+
+    /// Why a failover now would not be right; empty when it would.
+    pub fn against(&self) -> Vec<String> {
+        let mut against = self.troubles.clone();
+        let mut count = |what: &str, places: Vec<String>| {
+            if let Some(first) = places.first() {
+                let more = places.len() - 1;
+                let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+                against.push(format!("{what}: {first}{more}"));
+            }
+        };
+        let place = |one: &PartitionReport| format!("{}-{}", one.topic, one.partition);
+        let partitions = |wanted: &dyn Fn(&PartitionReport) -> bool| -> Vec<String> {
+            self.partitions.iter().filter(|one| wanted(one)).map(place).collect()
+        };
+        count("not on the target", partitions(&|one| one.absent));
+        count("contents differ", partitions(&|one| !one.absent && !one.is_faithful()));
+        count("could not be compared", partitions(&|one| one.trouble.is_some()));
+        let groups = |wanted: &dyn Fn(GroupResult) -> bool| -> Vec<String> {
+            let all = self.groups.iter().filter(|one| wanted(one.result));
+            all.map(|one| {
+                format!("{} on {}-{} ({})", one.group, one.topic, one.partition, one.result.word())
+            })
+            .collect()
+        };
+        count("groups would not go on where they were", groups(&GroupResult::is_mismatch));
+        count("groups could not be looked at", groups(&|result| result == GroupResult::Unknown));
+        against
+    }
+
+    /// Whether everything that was looked at is as it should be, and everything could be looked at.
+    /// Records that wait to be copied are no obstacle: [`rpo`](Self::rpo) counts them.
+    pub fn is_ready(&self) -> bool {
+        self.verdict() == Verdict::Equal
+    }
+
+    /// What it comes to. That something differs weighs less than that something is not known: more
+    /// may differ.
+    pub fn verdict(&self) -> Verdict {
+        let unknown = !self.troubles.is_empty()
+            || self.partitions.iter().any(|one| one.trouble.is_some())
+            || self.groups.iter().any(|one| one.result == GroupResult::Unknown);
+        let wrong = self.partitions.iter().any(|one| !one.is_faithful())
+            || self.groups.iter().any(|one| one.result.is_mismatch());
+        match (unknown, wrong) {
+            (true, _) => Verdict::NotFoundOut,
+            (_, true) => Verdict::Mismatch,
+            _ => Verdict::Equal,
+        }
+    }
+}
+
+/// Verifies a flow. What is found is put into `report` as it is found, so that a caller who gives
+/// up waiting has the rest.
+pub async fn verify(
+    observer: &Observer,
+    request: &Request,
+    progress: &Arc<Progress>,
+    report: &mut FlowReport,
+) {
+    let outcome = Verifier { observer, request }.verify(progress, report).await;
+    if let Err(trouble) = outcome {
+        report.troubles.push(trouble);
+    }
+    report.bytes = progress.bytes();
+    report.at_ms.1 = (observer.clock)();
+}
+
+struct Verifier<'a> {
+    observer: &'a Observer,
+    request: &'a Request,
+}
+
+/// What is in scope.
+struct Scope {
+    jobs: BTreeMap<TopicPartition, Job>,
+    positions: Vec<Position>,
+}
+
+impl Verifier<'_> {
+    async fn verify(
+        &self,
+        progress: &Arc<Progress>,
+        report: &mut FlowReport,
+    ) -> Result<(), String> {
+        let observer = self.observer;
+        let name = &observer.config.name;
+        let (source, target) =
+            tokio::join!(observer.source.cluster_id(), observer.target.cluster_id());
+        let of = |alias: &ClusterAlias, error: &ClientError| format!("{alias}: {error}");
+        // Each is told, where neither answers.
+        match (&source, &target) {
+            (Err(one), Err(other)) => {
+                report.troubles.push(of(&name.source, one));
+                return Err(of(&name.target, other));
+            }
+            (Err(error), _) => return Err(of(&name.source, error)),
+            (_, Err(error)) => return Err(of(&name.target, error)),
+            _ => {}
+        }
+        (report.source.id, report.target.id) = (source.ok(), target.ok());
+        if report.source.id == report.target.id {
+            return Err(format!("{} and {} are one cluster", name.source, name.target));
+        }
+        let scope = self.scope(report).await?;
+        let how = self.request.how.unwrap_or_else(|| default_sample(scope.jobs.len()));
+        report.how = how;
+        let at_a_time = if how == How::Full { COMPARED_AT_A_TIME } else { SAMPLED_AT_A_TIME };
+        let work = scope.jobs.values().map(|job| {
+            let (job, progress) = (job.clone(), progress.clone());
+            async move { job.compare(how, &progress).await }
+        });
+        let mut compared = in_parallel_at(at_a_time, work.collect()).await;
+        report.partitions.append(&mut compared);
+        let place = |one: &PartitionReport| (one.topic.clone(), one.partition);
+        report.partitions.sort_by_key(place);
+        report.groups = self.positions(scope.positions, report).await?;
+        Ok(())
+    }
+
+    /// What is to be compared, by the configuration and the request.
+    async fn scope(&self, report: &mut FlowReport) -> Result<Scope, String> {
+        let observer = self.observer;
+        let commits = self.commits(report).await?;
+        let concerned: Option<BTreeSet<TopicName>> = self.request.group.as_ref().map(|group| {
+            let mine = commits.iter().filter(|position| position.group == *group);
+            mine.map(|position| position.tp.topic.clone()).collect()
+        });
+        let source = topics(&observer.source, &observer.config.name.source).await?;
+        let wanted: Vec<TopicInfo> = source
+            .into_iter()
+            .filter(|topic| replicates(&observer.config, topic.name.as_str()))
+            .filter(|topic| self.is_asked_for(&topic.name))
+            .filter(|topic| concerned.as_ref().is_none_or(|names| names.contains(&topic.name)))
+            .collect();
+        let jobs = self.jobs(&wanted, report).await?;
+        let positions = commits
+            .into_iter()
+            .filter(|position| wanted.iter().any(|topic| topic.name == position.tp.topic));
+        Ok(Scope { positions: positions.collect(), jobs })
+    }
+
+    fn is_asked_for(&self, topic: &TopicName) -> bool {
+        let mirror = || self.observer.config.remote_topic(topic.as_str());
+        self.request.topic.as_ref().is_none_or(|asked| asked == topic || *asked == mirror())
+    }
+
+    /// The partitions of `topics` and how each is compared. Those that the target does not have are
+    /// reported at once.
+    async fn jobs(
+        &self,
+        wanted: &[TopicInfo],
+        report: &mut FlowReport,
+    ) -> Result<BTreeMap<TopicPartition, Job>, String> {
+        let observer = self.observer;
+        let name = &observer.config.name;
+        let partitions: Vec<TopicPartition> = wanted
+            .iter()
+            .flat_map(|topic| {
+                let numbers = topic.partitions.iter().map(|info| info.partition);
+                numbers.map(|number| TopicPartition::new(topic.name.clone(), number))
+            })
+            .collect();
+        let maps = self.maps(&partitions, report).await?;
+        let target: BTreeMap<TopicName, TopicInfo> = topics(&observer.target, &name.target)
+            .await?
+            .into_iter()
+            .map(|topic| (topic.name.clone(), topic))
+            .collect();
+        let mirror_of = |tp: &TopicPartition| match maps.get(tp) {
+            Some(mapped) => mapped.target.clone(),
+            None => {
+                let topic = observer.config.remote_topic(tp.topic.as_str());
+                TopicPartition::new(topic, tp.partition)
+            }
+        };
+        let sources: BTreeSet<TopicName> = partitions.iter().map(|tp| tp.topic.clone()).collect();
+        let mirrors: BTreeSet<TopicName> =
+            partitions.iter().map(|tp| mirror_of(tp).topic).collect();
+        let (source_configs, target_configs) = tokio::join!(
+            configs(&observer.source, &sources),
+            configs(&observer.target, &mirrors)
+        );
+        let by_contents: BTreeSet<&TopicPartition> =
+            partitions.iter().filter(|tp| !maps.contains_key(*tp)).collect();
+        let syncs = self.syncs(&by_contents, report).await;
+        let mut jobs = BTreeMap::new();
+        for tp in &partitions {
+            let mirror = mirror_of(tp);
+            let there = target.get(&mirror.topic).and_then(|topic| topic.partition(tp.partition));
+            let source = source_configs.get(&tp.topic).copied().unwrap_or_default();
+            let mirrored = target_configs.get(&mirror.topic).copied().unwrap_or_default();
+            let with_timestamps = mirrored.stamps != Some(true);
+            let log = |cluster: &Cluster, tp: &TopicPartition, with_aborted| Log {
+                cluster: cluster.clone(),
+                tp: tp.clone(),
+                with_timestamps,
+                with_aborted,
+            };
+            let job = Job {
+                source: log(&observer.source, tp, true),
+                target: log(&observer.target, &mirror, false),
+                map: maps.get(tp).cloned(),
+                copies_aborted: observer.config.isolation
+                    == twinlog_mirror::Isolation::ReadUncommitted,
+                compacts: (source.compacts, mirrored.compacts),
+                syncs: syncs.get(tp).cloned().unwrap_or_default(),
+                stamped: !with_timestamps,
+            };
+            if there.is_some() {
+                jobs.insert(tp.clone(), job);
+            } else {
+                report.partitions.push(job.absent().await);
+            }
+        }
+        Ok(jobs)
+    }
+
+    /// The durable maps of twinlog, where there are any.
+    async fn maps(
+        &self,
+        partitions: &[TopicPartition],
+        report: &mut FlowReport,
+    ) -> Result<BTreeMap<TopicPartition, MappedPartition>, String> {
+        let target = &self.observer.config.name.target;
+        let failed = |error: ClientError| format!("the state of the mirror on {target}: {error}");
+        let mirror = self.observer.mirror().await.map_err(failed)?;
+        let mapped: Vec<Mapped> = mirror.of_source(partitions).await.map_err(failed)?;
+        let mut maps = BTreeMap::new();
+        for (tp, mapped) in partitions.iter().zip(mapped) {
+            match mapped {
+                Ok(mapped) => drop(maps.insert(tp.clone(), mapped)),
+                Err(standing) => {
+                    let nothing = matches!(
+                        standing.code,
+                        None | Some(Code::NothingCopied | Code::TopicNotMirrored)
+                    );
+                    if let Some(reason) = standing.reason.filter(|_| !nothing) {
+                        report.notes.push(format!("{tp}: {reason}; contents alone decide"));
+                    }
+                }
+            }
+        }
+        Ok(maps)
+    }
+
+    /// MM2's pairs of offsets, ascending on both sides.
+    async fn syncs(
+        &self,
+        wanted: &BTreeSet<&TopicPartition>,
+        report: &mut FlowReport,
+    ) -> BTreeMap<TopicPartition, Vec<(i64, i64)>> {
+        let mut syncs: BTreeMap<TopicPartition, Vec<(i64, i64)>> = BTreeMap::new();
+        let config = &self.observer.config;
+        let topic = config.offset_syncs_topic();
+        let cluster = if config.offset_syncs_on_target {
+            &self.observer.target
+        } else {
+            &self.observer.source
+        };
+        if wanted.is_empty() {
+            return syncs;
+        }
+        let listed = cluster.topics(Topics::Named(std::slice::from_ref(&topic))).await;
+        let there = listed.ok().and_then(|mut listed| listed.pop());
+        let Some(there) = there.filter(|topic| topic.error.is_ok()) else { return syncs };
+        for info in there.partitions {
+            let tp = TopicPartition::new(topic.clone(), info.partition);
+            let reading =
+                cluster.read_partition_each(&tp, 0, Isolation::ReadCommitted, |record| {
+                    let (key, value) = (record.key.as_deref(), record.value.as_deref());
+                    let Ok(sync) = OffsetSync::decode(key, value) else { return };
+                    let tp = TopicPartition::new(sync.topic, sync.partition);
+                    if wanted.contains(&tp) {
+                        let pairs = syncs.entry(tp).or_default();
+                        // A step back on either side: what was before is of another life.
+                        pairs.retain(|pair| pair.0 < sync.upstream && pair.1 < sync.downstream);
+                        pairs.push((sync.upstream, sync.downstream));
+                        let over = pairs.len().saturating_sub(SYNCS_MAX);
+                        pairs.drain(..over);
+                    }
+                });
+            if let Err(error) = reading.await {
+                report.notes.push(format!("MM2's offset-syncs could not be read: {error}"));
+            }
+        }
+        syncs
+    }
+
+    /// Where the groups stand. The target is read before the source.
+    async fn commits(&self, report: &mut FlowReport) -> Result<Vec<Position>, String> {
+        let observer = self.observer;
+        let name = &observer.config.name;
+        let of = |what: &str, alias: &ClusterAlias, error: ClientError| {
+            format!("{what} of {alias}: {error}")
+        };
+        let listed = observer.source.list_groups().await;
+        let listed = listed.map_err(|error| of("the groups", &name.source, error))?;
+        let followed: Vec<GroupId> = listed
+            .into_iter()
+            .filter(|listing| listing.kind != GroupKind::Share)
+            .map(|listing| listing.group)
+            .filter(|group| {
+                let asked = self.request.group.as_ref();
+                let selected = select(&observer.config.groups, group.as_str(), true);
+                asked.is_none_or(|asked| asked == group) && selected == GroupSelection::Followed
+            })
+            .collect();
+        if followed.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (target, on_target) =
+            tokio::join!(observer.target.fetch_offsets(&followed), observer.target.list_groups());
+        let target = target.map_err(|error| of("the groups' offsets", &name.target, error))?;
+        let on_target = on_target.map_err(|error| of("the groups", &name.target, error))?;
+        let live: BTreeSet<GroupId> = on_target
+            .into_iter()
+            .filter(|listing| {
+                !matches!(listing.state.as_str(), "Empty" | "Dead" | "" | "Unknown")
+            })
+            .map(|listing| listing.group)
+            .collect();
+        let source = observer.source.fetch_offsets(&followed).await;
+        let source = source.map_err(|error| of("the groups' offsets", &name.source, error))?;
+        let mut positions = Vec::new();
+        for group in followed {
+            let committed = match (source.get(&group), target.get(&group)) {
+                (Some(Err(code)), _) => {
+                    report.troubles.push(format!("group {group} on {}: {code}", name.source));
+                    continue;
+                }
+                (_, Some(Err(code))) => {
+                    report.troubles.push(format!("group {group} on {}: {code}", name.target));
+                    continue;
+                }
+                (source, target) => (source, target),
+            };
+            let on_target: BTreeMap<&TopicPartition, i64> = match committed.1 {
+                Some(Ok(commits)) => {
+                    let there = commits.iter().filter(|commit| commit.offset >= 0);
+                    there.map(|commit| (&commit.tp, commit.offset)).collect()
+                }
+                _ => BTreeMap::new(),
+            };
+            let Some(Ok(commits)) = committed.0 else { continue };
+            for commit in commits.iter().filter(|commit| commit.offset >= 0) {
+                if !replicates(&observer.config, commit.tp.topic.as_str()) {
+                    continue;
+                }
+                let topic = observer.config.remote_topic(commit.tp.topic.as_str());
+                let mirror = TopicPartition::new(topic, commit.tp.partition);
+                positions.push(Position {
+                    group: group.clone(),
+                    tp: commit.tp.clone(),
+                    source: commit.offset,
+                    target: on_target.get(&mirror).copied(),
+                    live: live.contains(&group),
+                });
+            }
+        }
+        Ok(positions)
+    }
+
+    /// Compares where groups stand, with all that was committed and copied up to now.
+    async fn positions(
+        &self,
+        positions: Vec<Position>,
+        report: &mut FlowReport,
+    ) -> Result<Vec<GroupReport>, String> {
+        let mut done: Vec<GroupReport> = Vec::new();
+        let mut open: BTreeSet<(GroupId, TopicPartition)> =
+            positions.into_iter().map(|one| (one.group, one.tp)).collect();
+        for look in 0..LOOKS {
+            if open.is_empty() {
+                break;
+            }
+            if look > 0 {
+                tokio::time::sleep(LOOK_AGAIN).await;
+            }
+            let fresh = self.commits(report).await?;
+            let looked_at: Vec<Position> = fresh
+                .into_iter()
+                .filter(|one| open.contains(&(one.group.clone(), one.tp.clone())))
+                .collect();
+            let found = self.look(looked_at, report).await?;
+            // A commit may be on its way: the target is looked at again, and what it had to reach
+            // is what the source had before.
+            let last = look + 1 == LOOKS;
+            let before: BTreeMap<(GroupId, TopicPartition), Option<i64>> =
+                done.iter().map(|one| (key(one), one.proven)).collect();
+            for one in found {
+                let place = key(&one);
+                let reached = before.get(&place).copied().flatten();
+                let follows = one.result == GroupResult::TooNear
+                    && reached.is_some_and(|reached| one.target_offset >= Some(reached));
+                let one = if follows { one.following() } else { one };
+                done.retain(|other| key(other) != place);
+                let settled = !matches!(one.result, GroupResult::TooNear | GroupResult::NoPosition);
+                if settled || last {
+                    open.remove(&place);
+                }
+                done.push(one);
+            }
+        }
+        done.sort_by_key(|one| (one.group.clone(), one.topic.clone(), one.partition));
+        Ok(done)
+    }
+
+    async fn look(
+        &self,
+        positions: Vec<Position>,
+        report: &mut FlowReport,
+    ) -> Result<Vec<GroupReport>, String> {
+        let names: BTreeSet<TopicName> =
+            positions.iter().map(|one| one.tp.topic.clone()).collect();
+        let source = topics(&self.observer.source, &self.observer.config.name.source).await?;
+        let wanted: Vec<TopicInfo> =
+            source.into_iter().filter(|topic| names.contains(&topic.name)).collect();
+        let (absent, notes) = (report.partitions.len(), report.notes.len());
+        let jobs = self.jobs(&wanted, report).await?;
+        // They were told before.
+        report.partitions.truncate(absent);
+        report.notes.truncate(notes);
+        let mut by_partition: BTreeMap<TopicPartition, Vec<Position>> = BTreeMap::new();
+        let mut found = Vec::new();
+        for position in positions {
+            if jobs.contains_key(&position.tp) {
+                by_partition.entry(position.tp.clone()).or_default().push(position);
+                continue;
+            }
+            let topic = self.observer.config.remote_topic(position.tp.topic.as_str());
+            let mut one = position.report(&topic);
+            one.result = GroupResult::NoPosition;
+            one.reason = Some("its partition is not on the target".to_owned());
+            found.push(one);
+        }
+        let work = by_partition.into_iter().filter_map(|(tp, positions)| {
+            let job = jobs.get(&tp)?.clone();
+            Some(async move { job.positions(&positions).await })
+        });
+        let looked = in_parallel_at(SAMPLED_AT_A_TIME, work.collect()).await;
+        found.extend(looked.into_iter().flatten());
+        Ok(found)
+    }
+}
+
+fn key(report: &GroupReport) -> (GroupId, TopicPartition) {
+    (report.group.clone(), TopicPartition::new(report.topic.clone(), report.partition))
+}
+
+fn default_sample(partitions: usize) -> How {
+    let each = SAMPLE_TOTAL / (partitions.max(1) as u64);
+    How::Sample(each.clamp(SAMPLE_MIN, SAMPLE_MAX))
+}
+
+/// The topics that may be seen.
+async fn topics(cluster: &Cluster, alias: &ClusterAlias) -> Result<Vec<TopicInfo>, String> {
+    let listed = cluster.topics(Topics::All).await;
+    let listed = listed.map_err(|error| format!("the topics of {alias}: {error}"))?;
+    Ok(listed.into_iter().filter(|topic| topic.error.is_ok() && !topic.internal).collect())
+}
+
+/// What matters of a topic's configs; `None` where it may not be seen.
+#[derive(Clone, Copy, Debug, Default)]
+struct Configs {
+    compacts: Option<bool>,
+    /// The broker gives timestamps of its own.
+    stamps: Option<bool>,
+}
+
+async fn configs(cluster: &Cluster, topics: &BTreeSet<TopicName>) -> BTreeMap<TopicName, Configs> {
+    let names: Vec<TopicName> = topics.iter().cloned().collect();
+    if names.is_empty() {
+        return BTreeMap::new();
+    }
+    let told = match cluster.describe_topic_configs(&names).await {
+        Ok(told) => told,
+        Err(error) => {
+            tracing::warn!(%error, "configs of topics could not be read");
+            return BTreeMap::new();
+        }
+    };
+    let value = |entries: &[twinlog_types::ConfigEntry], name: &str, word: &str| {
+        let entry = entries.iter().find(|entry| entry.name == name)?;
+        Some(entry.value.as_deref()?.contains(word))
+    };
+    told.into_iter()
+        .filter_map(|(topic, told)| {
+            let entries = told.ok()?;
+            let compacts = value(&entries, "cleanup.policy", "compact");
+            let stamps = value(&entries, "message.timestamp.type", "LogAppendTime");
+            Some((topic, Configs { compacts, stamps }))
+        })
+        .collect()
+}
