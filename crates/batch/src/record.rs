@@ -51,9 +51,9 @@ impl<'a> RecordView<'a> {
     /// Keys and values of the headers in their order, repeats included.
     pub fn headers(&self) -> impl ExactSizeIterator<Item = (&'a [u8], Option<&'a [u8]>)> {
         let body = self.body;
-        self.headers.iter().map(move |(key, value)| {
-            (&body[key.clone()], value.clone().map(|value| &body[value]))
-        })
+        self.headers
+            .iter()
+            .map(move |(key, value)| (&body[key.clone()], value.clone().map(|value| &body[value])))
     }
 }
 

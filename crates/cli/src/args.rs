@@ -3,6 +3,7 @@
 mod decide;
 mod doctor;
 mod dump;
+mod verify;
 mod wait;
 
 use std::num::NonZeroUsize;
@@ -17,6 +18,7 @@ use twinlog_types::FlowName;
 pub(crate) use decide::{Pause, Resume, Sync};
 pub(crate) use doctor::Doctor;
 pub(crate) use dump::{Dump, DumpKind, GroupRecords, Records};
+pub(crate) use verify::Verify;
 pub(crate) use wait::Wait;
 
 const EXAMPLES: &str = "\
@@ -190,6 +192,9 @@ pub(crate) enum Command {
     /// Put a group on the target where it belongs.
     #[command(after_help = decide::SYNC_EXAMPLES)]
     Sync(Sync),
+    /// Prove by contents that the mirror is equal, and that every group stands where it should.
+    #[command(after_help = verify::EXAMPLES)]
+    Verify(Verify),
     /// Show it: two clusters, a mirror, the loss of one, and where every group resumes.
     #[command(after_help = DEMO_EXAMPLES)]
     Demo(Demo),

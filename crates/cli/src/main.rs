@@ -25,6 +25,7 @@ mod output;
 mod run;
 mod status;
 mod translate;
+mod verify;
 mod wait;
 
 use std::process::ExitCode;
@@ -50,6 +51,7 @@ fn main() -> ExitCode {
         Command::Pause(pause) => &pause.common.printing,
         Command::Resume(resume) => &resume.common.printing,
         Command::Sync(sync) => &sync.common.printing,
+        Command::Verify(verify) => &verify.common.printing,
         Command::Demo(demo) => &demo.printing,
         Command::Embedded(embedded) => &embedded.printing,
         Command::Completions { shell } => {
@@ -74,6 +76,7 @@ fn main() -> ExitCode {
         Command::Pause(pause) => decide::pause(&pause, out),
         Command::Resume(resume) => decide::resume(&resume, out),
         Command::Sync(sync) => decide::sync(&sync, out),
+        Command::Verify(verify) => verify::verify(&verify, out),
         Command::Demo(demo) => demo::demo(&demo, out),
         Command::Embedded(embedded) => embedded::embedded(&embedded),
         Command::Completions { .. } | Command::Man(_) => Ok(ExitCode::SUCCESS),

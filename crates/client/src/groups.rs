@@ -22,9 +22,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use twinlog_protocol::messages::{
-    ConsumerGroupDescribeRequest, DeleteGroupsRequest, DescribeGroupsRequest, FindCoordinatorRequest, ListGroupsRequest,
-    OffsetCommitRequest, OffsetFetchRequest, ShareGroupDescribeRequest, offset_commit_request,
-    offset_fetch_request, string, topic_name,
+    ConsumerGroupDescribeRequest, DeleteGroupsRequest, DescribeGroupsRequest,
+    FindCoordinatorRequest, ListGroupsRequest, OffsetCommitRequest, OffsetFetchRequest,
+    ShareGroupDescribeRequest, offset_commit_request, offset_fetch_request, string, topic_name,
 };
 use twinlog_protocol::{ErrorCode, Remedy};
 use twinlog_types::{BrokerId, GroupId, LeaderEpoch, TopicName, TopicPartition};
@@ -320,7 +320,8 @@ impl Cluster {
                 Ok(response) => response.results.first().map(|result| ErrorCode(result.error_code)),
                 Err(error) => error.code(),
             };
-            if code.is_some_and(may_pass) || outcome.as_ref().is_err_and(ClientError::is_retriable) {
+            if code.is_some_and(may_pass) || outcome.as_ref().is_err_and(ClientError::is_retriable)
+            {
                 self.forget_coordinators(CoordinatorKind::Group, [group.as_str()].into_iter());
             }
             outcome?;

@@ -332,7 +332,8 @@ impl PartitionReader {
         for batch in batches(fetched.records.clone()) {
             let batch = batch.map_err(|reason| corrupt(&self.tp, reason))?;
             let head = batch.head();
-            let visible = aborted.is_visible(&batch) || self.isolation == Isolation::ReadUncommitted;
+            let visible =
+                aborted.is_visible(&batch) || self.isolation == Isolation::ReadUncommitted;
             let (data, next) = (!head.is_control() && head.record_count > 0, head.next_offset());
             if data && next > stretch.from {
                 stretch.batches.push(ReadBatch { batch, aborted: !visible });

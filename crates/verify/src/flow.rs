@@ -5,13 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use twinlog_client::{ClientError, Cluster, GroupKind, Isolation, TopicInfo, Topics};
-use twinlog_engine::observe::{Mapped, MappedPartition, Observer, in_parallel_at};
+use twinlog_engine::in_parallel;
+use twinlog_engine::observe::{Mapped, MappedPartition, Observer};
 use twinlog_flow::groups::{GroupSelection, select};
 use twinlog_mirror::formats::OffsetSync;
 use twinlog_mirror::replicates;
-use twinlog_types::{
-    ClusterAlias, ClusterId, Code, FlowName, GroupId, TopicName, TopicPartition,
-};
+use twinlog_types::{ClusterAlias, ClusterId, Code, FlowName, GroupId, TopicName, TopicPartition};
 
 use crate::groups::{GroupReport, GroupResult, Position};
 use crate::partition::{How, Job, PartitionReport};
@@ -255,7 +254,7 @@ impl Verifier<'_> {
             let (job, progress) = (job.clone(), progress.clone());
             async move { job.compare(how, &progress).await }
         });
-        let mut compared = in_parallel_at(at_a_time, work.collect()).await;
+        let mut compared = in_parallel(at_a_time, work.collect()).await;
         report.partitions.append(&mut compared);
         let place = |one: &PartitionReport| (one.topic.clone(), one.partition);
         report.partitions.sort_by_key(place);
@@ -312,20 +311,18 @@ impl Verifier<'_> {
             .into_iter()
             .map(|topic| (topic.name.clone(), topic))
             .collect();
-        let mirror_of = |tp: &TopicPartition| match maps.get(tp) {
-            Some(mapped) => mapped.target.clone(),
-            None => {
-                let topic = observer.config.remote_topic(tp.topic.as_str());
-                TopicPartition::new(topic, tp.partition)
-            }
+        let by_name = |tp: &TopicPartition| {
+            let topic = observer.config.remote_topic(tp.topic.as_str());
+            TopicPartition::new(topic, tp.partition)
+        };
+        let mirror_of = |tp: &TopicPartition| {
+            maps.get(tp).map_or_else(|| by_name(tp), |mapped| mapped.target.clone())
         };
         let sources: BTreeSet<TopicName> = partitions.iter().map(|tp| tp.topic.clone()).collect();
         let mirrors: BTreeSet<TopicName> =
             partitions.iter().map(|tp| mirror_of(tp).topic).collect();
-        let (source_configs, target_configs) = tokio::join!(
-            configs(&observer.source, &sources),
-            configs(&observer.target, &mirrors)
-        );
+        let (source_configs, target_configs) =
+            tokio::join!(configs(&observer.source, &sources), configs(&observer.target, &mirrors));
         let by_contents: BTreeSet<&TopicPartition> =
             partitions.iter().filter(|tp| !maps.contains_key(*tp)).collect();
         let syncs = self.syncs(&by_contents, report).await;
@@ -351,6 +348,10 @@ impl Verifier<'_> {
                 compacts: (source.compacts, mirrored.compacts),
                 syncs: syncs.get(tp).cloned().unwrap_or_default(),
                 stamped: !with_timestamps,
+                ids: (
+                    wanted.iter().find(|topic| topic.name == tp.topic).map_or_else(String::new, id),
+                    target.get(&mirror.topic).map_or_else(String::new, id),
+                ),
             };
             if there.is_some() {
                 jobs.insert(tp.clone(), job);
@@ -411,20 +412,19 @@ impl Verifier<'_> {
         let Some(there) = there.filter(|topic| topic.error.is_ok()) else { return syncs };
         for info in there.partitions {
             let tp = TopicPartition::new(topic.clone(), info.partition);
-            let reading =
-                cluster.read_partition_each(&tp, 0, Isolation::ReadCommitted, |record| {
-                    let (key, value) = (record.key.as_deref(), record.value.as_deref());
-                    let Ok(sync) = OffsetSync::decode(key, value) else { return };
-                    let tp = TopicPartition::new(sync.topic, sync.partition);
-                    if wanted.contains(&tp) {
-                        let pairs = syncs.entry(tp).or_default();
-                        // A step back on either side: what was before is of another life.
-                        pairs.retain(|pair| pair.0 < sync.upstream && pair.1 < sync.downstream);
-                        pairs.push((sync.upstream, sync.downstream));
-                        let over = pairs.len().saturating_sub(SYNCS_MAX);
-                        pairs.drain(..over);
-                    }
-                });
+            let reading = cluster.read_partition_each(&tp, 0, Isolation::ReadCommitted, |record| {
+                let (key, value) = (record.key.as_deref(), record.value.as_deref());
+                let Ok(sync) = OffsetSync::decode(key, value) else { return };
+                let tp = TopicPartition::new(sync.topic, sync.partition);
+                if wanted.contains(&tp) {
+                    let pairs = syncs.entry(tp).or_default();
+                    // A step back on either side: what was before is of another life.
+                    pairs.retain(|pair| pair.0 < sync.upstream && pair.1 < sync.downstream);
+                    pairs.push((sync.upstream, sync.downstream));
+                    let over = pairs.len().saturating_sub(SYNCS_MAX);
+                    pairs.drain(..over);
+                }
+            });
             if let Err(error) = reading.await {
                 report.notes.push(format!("MM2's offset-syncs could not be read: {error}"));
             }
@@ -460,9 +460,7 @@ impl Verifier<'_> {
         let on_target = on_target.map_err(|error| of("the groups", &name.target, error))?;
         let live: BTreeSet<GroupId> = on_target
             .into_iter()
-            .filter(|listing| {
-                !matches!(listing.state.as_str(), "Empty" | "Dead" | "" | "Unknown")
-            })
+            .filter(|listing| !matches!(listing.state.as_str(), "Empty" | "Dead" | "" | "Unknown"))
             .map(|listing| listing.group)
             .collect();
         let source = observer.source.fetch_offsets(&followed).await;
@@ -556,8 +554,7 @@ impl Verifier<'_> {
         positions: Vec<Position>,
         report: &mut FlowReport,
     ) -> Result<Vec<GroupReport>, String> {
-        let names: BTreeSet<TopicName> =
-            positions.iter().map(|one| one.tp.topic.clone()).collect();
+        let names: BTreeSet<TopicName> = positions.iter().map(|one| one.tp.topic.clone()).collect();
         let source = topics(&self.observer.source, &self.observer.config.name.source).await?;
         let wanted: Vec<TopicInfo> =
             source.into_iter().filter(|topic| names.contains(&topic.name)).collect();
@@ -583,10 +580,15 @@ impl Verifier<'_> {
             let job = jobs.get(&tp)?.clone();
             Some(async move { job.positions(&positions).await })
         });
-        let looked = in_parallel_at(SAMPLED_AT_A_TIME, work.collect()).await;
+        let looked = in_parallel(SAMPLED_AT_A_TIME, work.collect()).await;
         found.extend(looked.into_iter().flatten());
         Ok(found)
     }
+}
+
+/// The id of a topic in hexadecimal digits.
+fn id(topic: &TopicInfo) -> String {
+    format!("{:032x}", u128::from_be_bytes(topic.id.0))
 }
 
 fn key(report: &GroupReport) -> (GroupId, TopicPartition) {

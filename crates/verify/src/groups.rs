@@ -1,13 +1,14 @@
 //! Where groups stand on the target, proven by the records around their positions.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use twinlog_client::ClientError;
 use twinlog_types::{GroupId, Partition, SourceOffset, TopicName, TopicPartition};
 
 use crate::compare::{Around, Located, Part, Stands, locate, stands};
 use crate::partition::Job;
-use crate::print::Entry;
+use crate::print;
 use crate::read::Ends;
 
 /// How many records around a position are compared.
@@ -128,15 +129,14 @@ impl Position {
 impl Job {
     /// Compares the positions of groups in this partition.
     pub(crate) async fn positions(&self, positions: &[Position]) -> Vec<GroupReport> {
-        let ends = async { Ok::<_, ClientError>((self.target.ends().await?, self.source.ends().await?)) };
-        let ends = ends.await;
+        let view = self.view().await;
         let mut reports = Vec::new();
         // Groups that stand together are proven together.
         let mut places: BTreeMap<i64, Proof> = BTreeMap::new();
         for position in positions {
             let mut report = position.report(&self.target.tp.topic);
-            let outcome = match &ends {
-                Ok(ends) => self.position(position, &mut report, *ends, &mut places).await,
+            let outcome = match &view {
+                Ok(view) => self.position(position, &mut report, *view, &mut places).await,
                 Err(error) => Err(error.clone()),
             };
             if let Err(error) = outcome {
@@ -148,22 +148,31 @@ impl Job {
         reports
     }
 
+    async fn view(&self) -> Result<View, ClientError> {
+        let target = self.target.ends().await?;
+        let source = self.source.ends().await?;
+        let copied_to = self.copied_to((source, target)).await?.map_or(i64::MAX, |at| at.0);
+        Ok(View { source, target, copied_to })
+    }
+
     async fn position(
         &self,
         position: &Position,
         report: &mut GroupReport,
-        (target, source): (Ends, Ends),
+        view: View,
         places: &mut BTreeMap<i64, Proof>,
     ) -> Result<(), ClientError> {
-        let translated = self.map.as_ref().and_then(|mapped| {
-            mapped.map.translate(SourceOffset(position.source)).offset()
-        });
+        let translated = self
+            .map
+            .as_ref()
+            .and_then(|mapped| mapped.map.translate(SourceOffset(position.source)).offset());
         report.translated = translated.map(|at| at.0);
-        if !places.contains_key(&position.source) {
-            let proof = self.prove(position, report.translated, (target, source)).await?;
-            places.insert(position.source, proof);
-        }
-        let Some(proof) = places.get(&position.source) else { return Ok(()) };
+        let proof = match places.entry(position.source) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(open) => {
+                open.insert(self.prove(position, report.translated, view).await?)
+            }
+        };
         let Some(located) = proof.located else {
             report.result = GroupResult::Different;
             report.reason = Some(
@@ -175,7 +184,7 @@ impl Job {
         };
         report.neighbours = (located.before, located.after);
         report.proven = Some(proof.offset(located.index));
-        report.judge(position, proof, located, target);
+        report.judge(position, proof, located, view.target);
         Ok(())
     }
 
@@ -184,9 +193,11 @@ impl Job {
         &self,
         position: &Position,
         translated: Option<i64>,
-        (target, source): (Ends, Ends),
+        View { source, target, copied_to }: View,
     ) -> Result<Proof, ClientError> {
-        let at = position.source.clamp(source.start, source.stable.max(source.start));
+        // Who is ahead of the copy goes on at its end.
+        let at = position.source.min(copied_to);
+        let at = at.clamp(source.start, source.stable.max(source.start));
         let (mut before, _) = self.source.before(source.start, at, AROUND).await?;
         let mut after = self.source.from(at, source.stable, AROUND).await?;
         // What is not data was copied by MM2 only.
@@ -232,9 +243,17 @@ impl Job {
     }
 }
 
+/// The ends of both logs, and how far the copy is.
+#[derive(Clone, Copy, Debug)]
+struct View {
+    source: Ends,
+    target: Ends,
+    copied_to: i64,
+}
+
 /// Where a position belongs, and the target's records around it.
 struct Proof {
-    entries: Vec<Entry>,
+    entries: Vec<print::Entry>,
     located: Option<Located>,
     end: i64,
 }
@@ -262,7 +281,8 @@ impl GroupReport {
         let (first, last) = (proof.entries.first(), proof.entries.last());
         let proven = proof.offset(located.index);
         // Further away than what was looked at, offsets count.
-        let outside = first.is_some_and(|first| committed < first.offset && committed >= target.start)
+        let outside = first
+            .is_some_and(|first| committed < first.offset && committed >= target.start)
             || last.is_some_and(|last| committed > last.offset + 1 && committed <= target.stable);
         let stands = if !outside {
             stands(&proof.entries, located.index, committed)
@@ -294,7 +314,11 @@ impl GroupReport {
 }
 
 /// Leaves only records that are on both sides: compaction may have removed the others.
-fn common(before: &mut Vec<Entry>, after: &mut Vec<Entry>, target: &mut Vec<Entry>) {
+fn common(
+    before: &mut Vec<print::Entry>,
+    after: &mut Vec<print::Entry>,
+    target: &mut Vec<print::Entry>,
+) {
     let on_target: std::collections::HashSet<u128> =
         target.iter().map(|entry| entry.whole).collect();
     before.retain(|entry| on_target.contains(&entry.whole));
@@ -302,9 +326,8 @@ fn common(before: &mut Vec<Entry>, after: &mut Vec<Entry>, target: &mut Vec<Entr
     // Between the outermost records that are known nothing else counts.
     let known: std::collections::HashSet<u128> =
         before.iter().chain(after.iter()).map(|entry| entry.whole).collect();
-    let place = |entry: &Entry| known.contains(&entry.whole);
-    let (Some(first), Some(last)) =
-        (target.iter().position(place), target.iter().rposition(place))
+    let place = |entry: &print::Entry| known.contains(&entry.whole);
+    let (Some(first), Some(last)) = (target.iter().position(place), target.iter().rposition(place))
     else {
         return;
     };

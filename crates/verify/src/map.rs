@@ -8,7 +8,7 @@ use crate::compare::{Expect, Expected};
 /// The runs of an [`OffsetMap`], in plain form: two additions for a record.
 #[derive(Clone, Debug)]
 pub(crate) struct Runs {
-    runs: Vec<RunStart>,
+    starts: Vec<RunStart>,
     acknowledged: u64,
     start: SourceOffset,
     copied_to: SourceOffset,
@@ -22,7 +22,7 @@ impl Runs {
     pub(crate) fn of(map: &OffsetMap) -> Self {
         let acknowledged = map.acknowledged();
         Self {
-            runs: map.starts_from(0).filter(|run| run.count < acknowledged).collect(),
+            starts: map.starts_from(0).filter(|run| run.count < acknowledged).collect(),
             acknowledged,
             start: map.start(),
             copied_to: map.copied_to(),
@@ -37,12 +37,12 @@ impl Runs {
             runs.get(at).is_some_and(|run| run.source <= source)
                 && runs.get(at + 1).is_none_or(|next| source < next.source)
         };
-        if !holds(&self.runs, self.at) {
-            let after = self.runs.partition_point(|run| run.source <= source);
+        if !holds(&self.starts, self.at) {
+            let after = self.starts.partition_point(|run| run.source <= source);
             self.at = after.checked_sub(1)?;
         }
-        let end = self.runs.get(self.at + 1).map_or(self.acknowledged, |next| next.count);
-        Some((self.runs[self.at], end))
+        let end = self.starts.get(self.at + 1).map_or(self.acknowledged, |next| next.count);
+        Some((self.starts[self.at], end))
     }
 }
 

@@ -133,6 +133,8 @@ pub(crate) struct Job {
     pub(crate) copies_aborted: bool,
     /// The target stamps records itself.
     pub(crate) stamped: bool,
+    /// The ids of the topic and of its mirror, as text.
+    pub(crate) ids: (String, String),
 }
 
 /// What a job works with once the ends are known.
@@ -257,8 +259,7 @@ impl Job {
     ) -> Result<(), ClientError> {
         let copied_to = self.map.as_ref().map(|mapped| mapped.map.copied_to());
         let (mut from, mut to) = self.begin(&bounds).await?;
-        let mut comparison =
-            Comparison::new(self.rules(&bounds, copied_to), bounds.runs.clone());
+        let mut comparison = Comparison::new(self.rules(&bounds, copied_to), bounds.runs.clone());
         let saved = progress.saved_of(self);
         let saved = saved.and_then(|saved| Some((saved.outcome()?, saved)));
         if let Some((outcome, saved)) = saved {
@@ -270,8 +271,7 @@ impl Job {
         }
         let all = (bounds.source.stable - from).max(0) as u64;
         let mut work = progress.begin(self, from, all);
-        let mut source =
-            self.source.stream((from, bounds.source.stable), &progress.source_bytes);
+        let mut source = self.source.stream((from, bounds.source.stable), &progress.source_bytes);
         let mut target = self.target.stream((to, bounds.target.stable), &progress.target_bytes);
         loop {
             comparison.advance();
@@ -334,7 +334,7 @@ impl Job {
         if from > bounds.source.start {
             report.notes.push(format!("compared from source offset {from} on"));
         }
-        let copied_to = self.copied_to(&bounds).await?;
+        let copied_to = self.copied_to((bounds.source, bounds.target)).await?;
         report.copied_to = copied_to;
         let Some(copied_to) = copied_to else {
             report.trouble = Some(
@@ -355,8 +355,7 @@ impl Job {
             for place in 0..places {
                 let last = place + 1 == places;
                 let at = if last {
-                    let (entries, _) =
-                        self.source.before(from, end, each as usize).await?;
+                    let (entries, _) = self.source.before(from, end, each as usize).await?;
                     entries.first().map_or(end, |first| first.offset)
                 } else {
                     let span = (end - from) as u128;
@@ -399,7 +398,8 @@ impl Job {
             return if last { self.rest(report, bounds, (from, end)).await } else { Ok(()) };
         };
         let source_behind = source[source.len() - 1].offset + 1;
-        let (to, behind) = self.on_target(bounds, (first.offset, source_behind), first.timestamp).await?;
+        let (to, behind) =
+            self.on_target(bounds, (first.offset, source_behind), first.timestamp).await?;
         let target_end = if last { bounds.target.stable } else { behind };
         // By contents the place is only known to lie behind `to`.
         let (times, around) = if by_contents { (2, 4_000) } else { (1, COPIED_SINCE_MAX) };
@@ -427,7 +427,8 @@ impl Job {
         comparison.end_target();
         comparison.advance();
         if comparison.has_unexplained() && !rules.to_the_end {
-            let source = self.source.from(source_behind, bounds.source.stable, EXPLAINING_MAX).await?;
+            let source =
+                self.source.from(source_behind, bounds.source.stable, EXPLAINING_MAX).await?;
             let target = self.target.from(read_to, bounds.target.stable, EXPLAINING_MAX).await?;
             comparison.explain(&source, &target);
         }
@@ -499,17 +500,18 @@ impl Job {
     }
 
     /// How far the copy is: by the map, else by the target's last records.
-    async fn copied_to(&self, bounds: &Bounds) -> Result<Option<SourceOffset>, ClientError> {
+    pub(crate) async fn copied_to(
+        &self,
+        (source, target): (Ends, Ends),
+    ) -> Result<Option<SourceOffset>, ClientError> {
         if let Some(mapped) = &self.map {
             return Ok(Some(mapped.map.copied_to()));
         }
-        let target = bounds.target;
-        let (before, _) =
-            self.target.before(target.start, target.stable, END_RECORDS).await?;
-        let (Some(last), source) = (before.last(), bounds.source) else {
+        let (before, _) = self.target.before(target.start, target.stable, END_RECORDS).await?;
+        let Some(last) = before.last() else {
             // Nothing is on the target: nothing was copied, or everything was deleted since.
-            let empty = target.start == 0 || bounds.source.start >= bounds.source.stable;
-            return Ok(empty.then_some(SourceOffset(bounds.source.start)));
+            let empty = target.start == 0 || source.start >= source.stable;
+            return Ok(empty.then_some(SourceOffset(source.start)));
         };
         let Some(at) = self.source.at_time(last.timestamp).await? else { return Ok(None) };
         let near = 16 * END_RECORDS;

@@ -168,7 +168,9 @@ mod tests {
     fn a_sequence_is_its_records_in_their_order() {
         let of = |records: &[u128]| {
             let mut hash = SequenceHash::default();
-            records.iter().for_each(|record| hash.push(*record));
+            for record in records {
+                hash.push(*record);
+            }
             hash
         };
         assert_eq!(of(&[3, 1, 2]), of(&[3, 1, 2]));

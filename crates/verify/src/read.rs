@@ -60,10 +60,8 @@ impl Ends {
 
 impl Log {
     pub(crate) async fn ends(&self) -> Result<Ends, ClientError> {
-        let specs = [
-            (self.tp.clone(), OffsetSpec::Earliest),
-            (self.tp.clone(), OffsetSpec::Latest),
-        ];
+        let specs =
+            [(self.tp.clone(), OffsetSpec::Earliest), (self.tp.clone(), OffsetSpec::Latest)];
         let high = self.cluster.list_offsets(&specs, Isolation::ReadUncommitted).await?;
         let stable = self.cluster.list_offsets(&specs[1..], Isolation::ReadCommitted).await?;
         let mut all = high.into_iter().chain(stable).map(|(_, answer)| answer);

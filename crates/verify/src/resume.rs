@@ -29,6 +29,8 @@ pub struct Saved {
     pub topic: String,
     /// The partition.
     pub partition: i32,
+    /// The ids of the topic and of its mirror: of one that was made again nothing is known.
+    ids: (String, String),
     /// Where reading goes on on the source.
     pub source_next: i64,
     /// The same on the target.
@@ -56,9 +58,9 @@ impl Progress {
     /// Goes on from what another run had come to.
     pub fn resumed(saved: Vec<Saved>) -> Self {
         let progress = Self::default();
-        let by_partition = saved.into_iter().map(|saved| {
-            (TopicPartition::new(saved.topic.as_str(), saved.partition), saved)
-        });
+        let by_partition = saved
+            .into_iter()
+            .map(|saved| (TopicPartition::new(saved.topic.as_str(), saved.partition), saved));
         progress.saved().extend(by_partition);
         progress
     }
@@ -84,12 +86,14 @@ impl Progress {
     }
 
     pub(crate) fn saved_of(&self, job: &Job) -> Option<Saved> {
-        self.saved().get(&job.source.tp).cloned()
+        let saved = self.saved().get(&job.source.tp).cloned();
+        saved.filter(|saved| saved.ids == job.ids)
     }
 
     pub(crate) fn begin(&self, job: &Job, from: i64, offsets: u64) -> Work<'_> {
         self.all.fetch_add(offsets, Ordering::Relaxed);
-        Work { progress: self, tp: job.source.tp.clone(), from, told: 0, offsets }
+        let (tp, ids) = (job.source.tp.clone(), job.ids.clone());
+        Work { progress: self, tp, ids, from, told: 0, offsets }
     }
 }
 
@@ -98,6 +102,7 @@ impl Progress {
 pub(crate) struct Work<'a> {
     progress: &'a Progress,
     tp: TopicPartition,
+    ids: (String, String),
     from: i64,
     told: u64,
     offsets: u64,
@@ -107,7 +112,7 @@ impl Work<'_> {
     pub(crate) fn at<M: Expect>(&mut self, comparison: &Comparison<M>) {
         let Some((outcome, next)) = comparison.settled() else { return };
         self.tell((next.0 - self.from).max(0) as u64);
-        let saved = Saved::of(&self.tp, outcome, next);
+        let saved = Saved { ids: self.ids.clone(), ..Saved::of(&self.tp, outcome, next) };
         self.progress.saved().insert(self.tp.clone(), saved);
     }
 
@@ -129,6 +134,7 @@ impl Saved {
         Self {
             topic: tp.topic.to_string(),
             partition: tp.partition,
+            ids: Default::default(),
             source_next,
             target_next,
             tally: outcome.tally,
@@ -175,8 +181,7 @@ impl SavedFinding {
     fn finding(&self) -> Option<Finding> {
         let (key, value, headers, timestamp) = self.parts;
         let different = Kind::Different(Parts { key, value, headers, timestamp });
-        let kinds =
-            [Kind::Missing, Kind::Extra, Kind::Doubled, Kind::OutOfOrder, different];
+        let kinds = [Kind::Missing, Kind::Extra, Kind::Doubled, Kind::OutOfOrder, different];
         Some(Finding {
             kind: kinds.into_iter().find(|kind| kind.word() == self.kind)?,
             source: self.source.map(SourceOffset),
@@ -193,7 +198,8 @@ mod tests {
 
     #[test]
     fn what_was_saved_comes_back_as_it_was() {
-        let finding = |kind, source, target| Finding { kind, source, target, bytes: 7, hash: 1 << 99 };
+        let finding =
+            |kind, source, target| Finding { kind, source, target, bytes: 7, hash: 1 << 99 };
         let parts = Parts { value: true, timestamp: true, ..Parts::default() };
         let outcome = Outcome {
             tally: Tally { equal: 5, displaced: 2, ..Tally::default() },

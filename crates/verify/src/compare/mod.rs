@@ -28,8 +28,8 @@ use twinlog_types::{SourceOffset, TargetOffset};
 
 use crate::print::{Entry, SequenceHash};
 use compaction::Pending;
-use settle::{Recent, Unpaired};
 pub use place::{Around, Located, Part, Stands, locate, stands};
+use settle::{Recent, Unpaired};
 
 /// The windows in which both sides are searched for where they go on alike, the nearest first.
 const WINDOWS: [usize; 5] = [16, 1 << 10, 1 << 13, 1 << 16, 1 << 18];
@@ -548,8 +548,7 @@ impl<M: Expect> Comparison<M> {
     /// The target has ended: what is left of the source.
     fn source_tail(&mut self) {
         let Some(entry) = self.source.front() else { return };
-        let waits =
-            self.rules.copied_to.is_none_or(|copied_to| entry.offset >= copied_to.0);
+        let waits = self.rules.copied_to.is_none_or(|copied_to| entry.offset >= copied_to.0);
         if !waits {
             self.drop_source();
             return;

@@ -69,11 +69,10 @@ impl<M: Expect> Comparison<M> {
         };
         let (source, target) = (source.offset, target.offset);
         match self.map.expect(SourceOffset(source)) {
-            Expected::Unknown => return false,
             Expected::Nowhere => self.drop_source(),
             Expected::At(place) if place.0 + self.shift < target => self.drop_source(),
             Expected::At(place) if place.0 + self.shift > target => self.drop_target(),
-            Expected::At(_) => return false,
+            Expected::At(_) | Expected::Unknown => return false,
         }
         true
     }

@@ -155,7 +155,11 @@ fn two_swapped_records_are_out_of_order_and_nothing_is_missing() {
             assert_eq!((lost, out_of_order), ([0; 3], 1), "{:?}", outcome.findings);
         } else {
             // Far apart: two places with other contents, or two that moved.
-            assert!(missing + extra == 0 && different + out_of_order >= 2, "{:?}", outcome.findings);
+            assert!(
+                missing + extra == 0 && different + out_of_order >= 2,
+                "{:?}",
+                outcome.findings
+            );
         }
     }
 }
@@ -185,7 +189,8 @@ fn one_changed_part_is_named() {
 #[test]
 fn a_target_with_timestamps_of_its_own_differs_in_nothing_else() {
     let source = stream(0..3_000);
-    let own = source.iter().map(|e| record(e.offset, (e.key, e.value, e.headers, 10_000 + e.offset)));
+    let own =
+        source.iter().map(|e| record(e.offset, (e.key, e.value, e.headers, 10_000 + e.offset)));
     let outcome = compare(&source, &own.collect::<Vec<_>>());
     assert_eq!(wrong(&outcome), [3_000, 0, 0, 0, 0]);
     let timestamp = Kind::Different(Parts { timestamp: true, ..Parts::default() });
@@ -266,9 +271,8 @@ fn what_compaction_removed_is_told_from_what_is_missing() {
     cleaned.retain(|entry| entry.offset >= 60 || entry.offset % 3 == 0);
     for map in [true, false] {
         let sides = (source.as_slice(), cleaned.as_slice());
-        let go = |rules| match map {
-            true => run(rules, Plus(0), sides, 9),
-            false => run(rules, NoMap, sides, 9),
+        let go = |rules| {
+            if map { run(rules, Plus(0), sides, 9) } else { run(rules, NoMap, sides, 9) }
         };
         let outcome = go(COMPACTED);
         assert_eq!((outcome.tally.compacted, wrong(&outcome)), (40, [0; 5]));
@@ -291,7 +295,8 @@ fn what_compaction_removed_is_told_from_what_is_missing() {
     assert_eq!(wrong(&outcome), [0; 5], "{:?}", outcome.findings);
     // Only what the target has explains what the target removed.
     let rules = Rules { copied_to: Some(SourceOffset(93)), ..COMPACTED };
-    let copied: Vec<Entry> = source.iter().copied().filter(|e| e.offset < 93 && e.offset != 90).collect();
+    let copied: Vec<Entry> =
+        source.iter().copied().filter(|e| e.offset < 93 && e.offset != 90).collect();
     let outcome = run(rules, Plus(0), (&source, &copied), 9);
     assert_eq!(only(&outcome), (Kind::Missing, Some(90), None));
 }

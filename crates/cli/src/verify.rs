@@ -1,0 +1,190 @@
+//! `twinlog verify`: whether the mirror is what the source is, and groups stand where they should.
+//!
+//! Does not: compare; that is `twinlog-verify`.
+//!
+//! Exit code: 3 when something could not be found out, else 1 when something differs, else 0.
+
+mod document;
+mod progress;
+mod text;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use twinlog_engine::observe::Observer;
+use twinlog_types::Code;
+use twinlog_verify::{FlowReport, How, Progress, Request, Verdict, verify as look};
+
+use crate::args::Verify;
+use crate::config;
+use crate::looking::{self, Looking};
+use crate::output::{Failure, INTERRUPTED, NOT_FOUND_OUT, Output, WRONG};
+use progress::Saving;
+
+use document::Documents;
+
+/// What one run did, beside what it found.
+pub(crate) struct Effort {
+    pub(crate) seconds: f64,
+    pub(crate) peak_memory_bytes: Option<u64>,
+}
+
+pub(crate) fn verify(args: &Verify, out: Output) -> Result<ExitCode, Failure> {
+    let looking = Looking::open(&args.common)?;
+    if looking.observers.is_empty() {
+        return Err(Failure::usage("no flow is enabled", "say SOURCE->TARGET.enabled = true"));
+    }
+    let how = match (args.sample, args.full) {
+        (_, true) => Some(How::Full),
+        (Some(records), _) => Some(How::Sample(records)),
+        (None, false) => None,
+    };
+    let request = Request {
+        group: args.group.as_deref().map(Into::into),
+        topic: args.topic.as_deref().map(Into::into),
+        how,
+    };
+    let began = Instant::now();
+    let reports = looking::block_on_all_cores(run(args, &looking, &request))?;
+    let effort = Effort {
+        seconds: began.elapsed().as_secs_f64(),
+        peak_memory_bytes: progress::peak_memory_bytes(),
+    };
+    progress::clear();
+    let reports = match reports {
+        Ended::Whole(reports) => reports,
+        Ended::Interrupted => return Ok(ExitCode::from(INTERRUPTED)),
+    };
+    nothing_in_scope(args, &reports)?;
+    if out.json {
+        Output::document(&Documents::new(&reports, &effort))?;
+    } else {
+        Output::text(&text::text(&reports, &effort))?;
+    }
+    Ok(match reports.iter().map(FlowReport::verdict).max() {
+        None | Some(Verdict::Equal) => ExitCode::SUCCESS,
+        Some(Verdict::Mismatch) => ExitCode::from(WRONG),
+        Some(Verdict::NotFoundOut) => ExitCode::from(NOT_FOUND_OUT),
+    })
+}
+
+enum Ended {
+    Whole(Vec<FlowReport>),
+    Interrupted,
+}
+
+/// Verifies the flows, one after another: each has both clusters for itself.
+async fn run(args: &Verify, looking: &Looking, request: &Request) -> Result<Ended, Failure> {
+    let saving = args.resume.clone().map(Saving::open).transpose()?;
+    let work = async {
+        let mut reports = Vec::new();
+        for observer in &looking.observers {
+            let now_ms = config::now_ms();
+            let mut report = FlowReport::new(observer, request.how.unwrap_or(How::Full), now_ms);
+            flow(args, observer, request, saving.as_ref(), &mut report).await?;
+            reports.push(report);
+        }
+        Ok::<_, Failure>(reports)
+    };
+    tokio::select! {
+        reports = work => {
+            let reports = reports?;
+            if let Some(saving) = &saving {
+                let whole = reports.iter().all(|one| one.troubles.is_empty());
+                saving.end(whole)?;
+            }
+            Ok(Ended::Whole(reports))
+        }
+        _ = tokio::signal::ctrl_c() => {
+            match &saving {
+                Some(saving) => {
+                    saving.write()?;
+                    let file = saving.file().display();
+                    eprintln!("twinlog: interrupted; the same command goes on from {file}");
+                }
+                None if args.full => {
+                    eprintln!("twinlog: interrupted; with --resume F it could go on from here");
+                }
+                None => eprintln!("twinlog: interrupted"),
+            }
+            Ok(Ended::Interrupted)
+        }
+    }
+}
+
+async fn flow(
+    args: &Verify,
+    observer: &Observer,
+    request: &Request,
+    saving: Option<&Saving>,
+    report: &mut FlowReport,
+) -> Result<(), Failure> {
+    let progress = match saving {
+        Some(saving) => saving.progress(observer).await?,
+        None => Arc::new(Progress::default()),
+    };
+    let telling = progress::tell(&observer.config.name, &progress, args.full, saving);
+    if args.full {
+        tokio::select! {
+            () = look(observer, request, &progress, report) => {}
+            failed = telling => return failed,
+        }
+        return Ok(());
+    }
+    let timeout = args.common.timeout;
+    let within = looking::look_within(timeout);
+    let looked = async {
+        tokio::select! {
+            () = look(observer, request, &progress, report) => Ok(()),
+            failed = telling => failed,
+        }
+    };
+    if let Ok(ended) = tokio::time::timeout(within, looked).await {
+        return ended;
+    }
+    let mute = looking::mute(observer, timeout).await;
+    let within = looking::within(timeout);
+    report.troubles.push(if mute.is_empty() {
+        format!("not everything was answered {within}: give more with --timeout")
+    } else {
+        let who: Vec<&str> = mute.iter().map(twinlog_types::ClusterAlias::as_str).collect();
+        format!("{} did not answer {within}", who.join(" and "))
+    });
+    Ok(())
+}
+
+/// A name that matches nothing is a mistake of the caller, and no proof of anything.
+fn nothing_in_scope(args: &Verify, reports: &[FlowReport]) -> Result<(), Failure> {
+    if reports.iter().any(|one| !one.troubles.is_empty()) {
+        return Ok(());
+    }
+    let wrong = |code: Code, message: String, next: String| Failure {
+        exit: WRONG,
+        code: code.word().into(),
+        message,
+        next,
+        problems: Vec::new(),
+    };
+    if let Some(group) = &args.group
+        && reports.iter().all(|one| one.groups.is_empty())
+    {
+        let message = format!("no commit of group {group} on a mirrored topic is visible");
+        let next = format!("see `twinlog explain FILE --group {group}`");
+        return Err(wrong(Code::GroupWithoutCommits, message, next));
+    }
+    if reports.iter().all(|one| one.partitions.is_empty()) {
+        let (message, next) = match &args.topic {
+            Some(topic) => (
+                format!("no topic {topic} is mirrored"),
+                format!("see `twinlog explain FILE --topic {topic}`"),
+            ),
+            None => ("no topic is mirrored".to_owned(), "see `twinlog status FILE`".to_owned()),
+        };
+        return Err(wrong(Code::TopicNotMirrored, message, next));
+    }
+    Ok(())
+}
+
+/// How often a line says how far it is, where nobody watches.
+const TELLS_EVERY: Duration = Duration::from_secs(10);

@@ -1,0 +1,442 @@
+//! The whole way between two embedded clusters with twinlog's engine between them, on a paused
+//! clock: mirrors that are faithful, and mirrors that were damaged behind its back.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use twinlog_client::{Dial, WireStream};
+use twinlog_embedded::{EmbeddedCluster, EmbeddedOptions, GroupKind, Isolation, NewRecord, Record};
+use twinlog_engine::observe::Observer;
+use twinlog_engine::{Engine, EngineOptions};
+use twinlog_mirror::Configuration;
+use twinlog_types::TopicName;
+use twinlog_verify::compare::Kind;
+use twinlog_verify::{
+    FlowReport, GroupReport, GroupResult, How, PartitionReport, Progress, Request, Verdict, verify,
+};
+
+/// Finds the cluster by the host's name.
+struct Network([EmbeddedCluster; 2]);
+
+impl Dial for Network {
+    fn dial<'a>(
+        &'a self,
+        host: &'a str,
+        port: u16,
+    ) -> Pin<Box<dyn Future<Output = io::Result<Box<dyn WireStream>>> + Send + 'a>> {
+        Box::pin(async move {
+            let known = |cluster: &&EmbeddedCluster| {
+                cluster.addresses().iter().any(|(name, _)| name == host)
+            };
+            let cluster = self.0.iter().find(known).ok_or(io::ErrorKind::NotFound)?;
+            let stream: Box<dyn WireStream> = Box::new(cluster.connect(host, port)?);
+            Ok(stream)
+        })
+    }
+}
+
+const MIRROR: &str = "hello.orders";
+
+struct World {
+    source: EmbeddedCluster,
+    target: EmbeddedCluster,
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let start = |name: &str, seed| {
+            let mut options = EmbeddedOptions::new(name);
+            options.seed = seed;
+            EmbeddedCluster::start(options)
+        };
+        Self { source: start("hello", seed), target: start("world", seed ^ 1) }
+    }
+
+    /// `orders` with 1000 records, a group at 600, and a mirror of it at rest. The source begins
+    /// with a hole, so that no offsets are equal.
+    async fn mirrored(seed: u64) -> Self {
+        let world = Self::new(seed);
+        world.source.create_topic("orders", 1, &[]).expect("made");
+        world.source.begin_at("orders", 0, 13).expect("empty");
+        world.write(1_000);
+        world.source.commit_offset("app", "orders", 0, 600).expect("committed");
+        world.copy(1_000, &["app"]).await;
+        world
+    }
+
+    fn write(&self, count: usize) {
+        let from = self.source.log_end("orders", 0);
+        let records: Vec<NewRecord> = (from..from + count as i64)
+            .map(|n| {
+                let record = NewRecord::new(format!("k{}", n % 50), format!("value {n}"));
+                record.at(1_700_000_000_000 + n).header("h", Some("x"))
+            })
+            .collect();
+        self.source.append("orders", 0, &records).expect("appended");
+    }
+
+    /// Mirrors until the target has `records` and the groups a commit, and ends in order.
+    async fn copy(&self, records: usize, groups: &[&str]) {
+        let engine = self.start();
+        let there = || {
+            self.target.topics().iter().any(|topic| topic == MIRROR)
+                && self.copied().len() >= records
+                && groups.iter().all(|group| self.target.committed(group, MIRROR, 0).is_some())
+        };
+        let began = tokio::time::Instant::now();
+        while !there() {
+            assert!(began.elapsed() < Duration::from_mins(5), "not mirrored within 5 minutes");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        engine.shutdown().await;
+    }
+
+    fn copied(&self) -> Vec<Record> {
+        self.target.records(MIRROR, 0, Isolation::ReadCommitted)
+    }
+
+    fn configuration(&self) -> Configuration {
+        let text = format!(
+            "clusters = hello, world\nhello.bootstrap.servers = {}\nworld.bootstrap.servers = {}\n\
+             hello->world.enabled = true\nhello->world.sync.group.offsets.enabled = true\n\
+             emit.heartbeats.enabled = false\nreplication.factor = -1\n\
+             checkpoints.topic.replication.factor = -1\nheartbeats.topic.replication.factor = -1\n\
+             offset-syncs.topic.replication.factor = -1\n",
+            self.source.bootstrap(),
+            self.target.bootstrap(),
+        );
+        Configuration::parse("mm2.properties", text.as_bytes(), &[]).expect("a sound file")
+    }
+
+    fn network(&self) -> Arc<Network> {
+        Arc::new(Network([self.source.clone(), self.target.clone()]))
+    }
+
+    fn start(&self) -> Engine {
+        let clock = self.target.clone();
+        let clock = Arc::new(move || clock.now_ms());
+        let options = EngineOptions::new("engine".to_owned(), 7, self.network(), clock);
+        Engine::start(&self.configuration(), &[], options)
+    }
+
+    fn observer(&self) -> Observer {
+        let configuration = self.configuration();
+        let cluster = |alias: &str| {
+            let config = configuration.cluster(alias).expect("a cluster of the file");
+            twinlog_engine::cluster(config, self.network(), 11, Duration::from_secs(10))
+        };
+        let clock = self.target.clone();
+        Observer {
+            config: Arc::new(configuration.flows()[0].clone()),
+            opposite: None,
+            source: cluster("hello"),
+            target: cluster("world"),
+            clock: Arc::new(move || clock.now_ms()),
+        }
+    }
+
+    async fn verify(&self, how: How) -> FlowReport {
+        self.verify_only(&Request { how: Some(how), ..Request::default() }).await
+    }
+
+    async fn verify_only(&self, request: &Request) -> FlowReport {
+        let observer = self.observer();
+        let mut report = FlowReport::new(&observer, How::Full, self.target.now_ms());
+        verify(&observer, request, &Arc::new(Progress::default()), &mut report).await;
+        report
+    }
+
+    /// Writes the mirror's log anew with what `damage` makes of its records. The topic stays the one
+    /// that it is, and nobody tells the durable state.
+    fn damage(&self, damage: impl FnOnce(&mut Vec<NewRecord>)) {
+        let new = |record: Record| NewRecord {
+            key: record.key,
+            value: record.value,
+            headers: record.headers,
+            timestamp: Some(record.timestamp),
+        };
+        let mut records: Vec<NewRecord> = self.copied().into_iter().map(new).collect();
+        damage(&mut records);
+        // Whole batches are lost, so it is all of them.
+        let start = self.target.log_start(MIRROR, 0);
+        assert!(self.target.lose_tail(MIRROR, 0, start), "the log is lost");
+        self.target.append(MIRROR, 0, &records).expect("appended");
+    }
+}
+
+fn orders(report: &FlowReport) -> &PartitionReport {
+    let found = report.partitions.iter().find(|one| one.topic == TopicName::from("orders"));
+    found.unwrap_or_else(|| panic!("orders is not in {report:#?}"))
+}
+
+fn group<'a>(report: &'a FlowReport, group: &str) -> &'a GroupReport {
+    let found = report.groups.iter().find(|one| one.group.as_str() == group);
+    found.unwrap_or_else(|| panic!("{group} is not in {report:#?}"))
+}
+
+/// different, missing, extra, doubled, out of order
+fn wrong(report: &FlowReport) -> [u64; 5] {
+    let tally = &orders(report).tally;
+    [tally.different, tally.missing, tally.extra, tally.doubled, tally.out_of_order]
+}
+
+fn found(report: &FlowReport) -> Vec<(Kind, Option<i64>, Option<i64>)> {
+    let listed = orders(report).findings.iter();
+    listed.map(|one| (one.kind, one.source.map(|at| at.0), one.target.map(|at| at.0))).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_faithful_mirror_is_equal_by_sample_and_as_a_whole() {
+    let world = World::mirrored(1).await;
+    for how in [How::Full, How::Sample(300), How::Sample(5_000)] {
+        let report = world.verify(how).await;
+        assert_eq!(report.verdict(), Verdict::Equal, "{report:#?}");
+        assert_eq!((report.is_ready(), report.rpo().records), (true, 0));
+        let orders = orders(&report);
+        let compared = orders.tally.compared();
+        assert_eq!((orders.by_map, orders.tally.equal), (true, compared), "{orders:#?}");
+        assert!(if how == How::Sample(300) { compared >= 300 } else { compared == 1_000 });
+        assert_eq!(orders.whole, how != How::Sample(300));
+        if how == How::Full {
+            let (source, target) = orders.hashes.expect("hashes");
+            assert_eq!(source, target);
+        }
+        let app = group(&report, "app");
+        assert_eq!((app.result, app.source_offset), (GroupResult::Equal, 600));
+        assert_eq!((app.target_offset, app.proven), (Some(587), Some(587)));
+        assert_eq!(app.neighbours, (16, 16));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_record_missing_in_the_middle_is_found() {
+    let world = World::mirrored(2).await;
+    world.damage(|log| drop(log.remove(500)));
+    let report = world.verify(How::Full).await;
+    assert_eq!(report.verdict(), Verdict::Mismatch);
+    assert_eq!(wrong(&report), [0, 1, 0, 0, 0]);
+    assert_eq!(found(&report), [(Kind::Missing, Some(513), None)]);
+    // The group's place moved with the records: what is committed skips one.
+    let app = group(&report, "app");
+    assert_eq!((app.result, app.skipped, app.proven), (GroupResult::TooFar, 1, Some(586)));
+    assert!(!report.is_ready());
+    let small = world.verify(How::Sample(5_000)).await;
+    assert_eq!(wrong(&small), [0, 1, 0, 0, 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_record_doubled_is_found() {
+    let world = World::mirrored(3).await;
+    world.damage(|log| log.insert(801, log[800].clone()));
+    let report = world.verify(How::Full).await;
+    assert_eq!((report.verdict(), wrong(&report)), (Verdict::Mismatch, [0, 0, 1, 1, 0]));
+    assert_eq!(found(&report), [(Kind::Doubled, None, Some(801))]);
+    assert_eq!(group(&report, "app").result, GroupResult::Equal);
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_swapped_records_are_found() {
+    let world = World::mirrored(4).await;
+    world.damage(|log| log.swap(800, 801));
+    let report = world.verify(How::Full).await;
+    assert_eq!((report.verdict(), wrong(&report)), (Verdict::Mismatch, [0, 0, 0, 0, 1]));
+    let (kind, source, target) = found(&report)[0];
+    assert_eq!(kind, Kind::OutOfOrder);
+    assert!([Some(813), Some(814)].contains(&source) && [Some(800), Some(801)].contains(&target));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_changed_header_and_one_changed_timestamp_are_found() {
+    let world = World::mirrored(5).await;
+    world.damage(|log| {
+        log[750].headers[0].1 = Some("y".into());
+        log[760].timestamp = log[760].timestamp.map(|at| at + 1);
+        log[770].value = None;
+    });
+    let report = world.verify(How::Full).await;
+    assert_eq!((report.verdict(), wrong(&report)), (Verdict::Mismatch, [3, 0, 0, 0, 0]));
+    let listed: Vec<_> = orders(&report)
+        .findings
+        .iter()
+        .map(|one| match one.kind {
+            Kind::Different(parts) => (one.source.map(|at| at.0), parts.words()),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    let expected = [(763, vec!["headers"]), (773, vec!["timestamp"]), (783, vec!["value"])];
+    assert_eq!(listed, expected.map(|(at, words)| (Some(at), words)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_group_one_record_too_far_or_too_near_is_found_by_contents() {
+    let world = World::mirrored(6).await;
+    for (stands, result, reread, skipped) in [
+        (588, GroupResult::TooFar, 0, 1),
+        (586, GroupResult::TooNear, 1, 0),
+        (587, GroupResult::Equal, 0, 0),
+        (0, GroupResult::TooNear, 587, 0),
+        (1_000, GroupResult::TooFar, 0, 413),
+        (1_001, GroupResult::BeyondEnd, 0, 413),
+    ] {
+        world.target.commit_offset("app", MIRROR, 0, stands).expect("committed");
+        let report = world.verify(How::Sample(300)).await;
+        let app = group(&report, "app");
+        assert_eq!((app.result, app.reread, app.skipped), (result, reread, skipped), "{stands}");
+        assert_eq!(app.proven, Some(587));
+        let verdict = if stands == 587 { Verdict::Equal } else { Verdict::Mismatch };
+        assert_eq!(report.verdict(), verdict);
+    }
+    // Where its own members move it, it is said and no mistake.
+    world.target.commit_offset("app", MIRROR, 0, 700).expect("committed");
+    world.target.set_group("app", GroupKind::Classic, true);
+    let report = world.verify(How::Sample(300)).await;
+    let app = group(&report, "app");
+    assert_eq!((app.result, app.skipped), (GroupResult::LiveOnTarget, 113));
+    assert_eq!(report.verdict(), Verdict::Equal);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_not_copied_yet_is_counted_and_is_no_mismatch() {
+    let world = World::mirrored(7).await;
+    world.write(40);
+    world.source.commit_offset("app", "orders", 0, 1_030).expect("committed");
+    world.source.commit_offset("new", "orders", 0, 5).expect("committed");
+    for how in [How::Full, How::Sample(300)] {
+        let report = world.verify(how).await;
+        let rpo = report.rpo();
+        let bytes: usize = (1_013..1_053)
+            .map(|n: i64| 2 + format!("k{}", n % 50).len() + format!("value {n}").len())
+            .sum();
+        assert_eq!((rpo.records, rpo.bytes, rpo.exact), (40, bytes as u64, true));
+        assert_eq!(rpo.ms, (report.at_ms.0 - 1_700_000_001_013).unsigned_abs());
+        assert_eq!(wrong(&report), [0; 5]);
+        // Nobody carries groups over any more: where they stand now, they would read again.
+        let app = group(&report, "app");
+        assert_eq!((app.result, app.reread, app.proven), (GroupResult::TooNear, 413, Some(1_000)));
+        assert_eq!(group(&report, "new").result, GroupResult::NoPosition);
+        assert_eq!(report.verdict(), Verdict::Mismatch);
+        assert_eq!(report.against().len(), 1);
+    }
+    let only = Request { group: Some("nobody".into()), ..Request::default() };
+    let report = world.verify_only(&only).await;
+    assert_eq!((report.partitions.len(), report.groups.len()), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn records_that_compaction_removed_are_told_from_missing_ones() {
+    let world = World::new(8);
+    world.source.create_topic("orders", 1, &[("cleanup.policy", "compact")]).expect("made");
+    world.write(1_000);
+    world.source.commit_offset("app", "orders", 0, 600).expect("committed");
+    world.copy(1_000, &["app"]).await;
+    // A record whose key comes again is left out, as the cleaner would; then the last of its key.
+    world.damage(|log| drop(log.remove(500)));
+    let report = world.verify(How::Full).await;
+    assert_eq!((orders(&report).tally.compacted, wrong(&report)), (1, [0; 5]), "{report:#?}");
+    world.damage(|log| drop(log.remove(970)));
+    let report = world.verify(How::Full).await;
+    assert_eq!((orders(&report).tally.compacted, wrong(&report)), (1, [0, 1, 0, 0, 0]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn aborted_records_and_markers_are_no_data() {
+    let world = World::new(9);
+    world.source.create_topic("orders", 1, &[]).expect("made");
+    let records = |from: i32| -> Vec<NewRecord> {
+        (from..from + 10).map(|n| NewRecord::new("k", format!("value {n}"))).collect()
+    };
+    for (from, commit) in [(0, true), (10, false), (20, true)] {
+        let mut transaction = world.source.begin_transaction();
+        world.source.append_in(&mut transaction, "orders", 0, &records(from)).expect("appended");
+        world.source.end_transaction(transaction, commit).expect("ended");
+    }
+    world.source.commit_offset("app", "orders", 0, 15).expect("committed");
+    world.copy(20, &["app"]).await;
+    let report = world.verify(How::Full).await;
+    let tally = &orders(&report).tally;
+    assert_eq!((tally.equal, tally.aborted, wrong(&report)), (20, 10, [0; 5]), "{report:#?}");
+    let app = group(&report, "app");
+    assert_eq!((app.result, app.target_offset), (GroupResult::Equal, Some(10)));
+    assert_eq!(report.verdict(), Verdict::Equal);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_map_contents_alone_decide() {
+    // The mirror that somebody else made: other offsets, no state, no offset-syncs.
+    let world = World::new(10);
+    world.source.create_topic("orders", 1, &[]).expect("made");
+    world.source.begin_at("orders", 0, 13).expect("empty");
+    world.write(3_000);
+    world.target.create_topic(MIRROR, 1, &[]).expect("made");
+    let copy: Vec<NewRecord> = world
+        .source
+        .records("orders", 0, Isolation::ReadCommitted)
+        .into_iter()
+        .map(|record| NewRecord {
+            key: record.key,
+            value: record.value,
+            headers: record.headers,
+            timestamp: Some(record.timestamp),
+        })
+        .collect();
+    world.target.append(MIRROR, 0, &copy[..2_900]).expect("appended");
+    for (group, source, target) in [
+        ("right", 1_013, 1_000),
+        ("far", 1_013, 1_001),
+        ("near", 1_013, 999),
+        ("end", 3_013, 2_900),
+    ] {
+        world.source.commit_offset(group, "orders", 0, source).expect("committed");
+        world.target.commit_offset(group, MIRROR, 0, target).expect("committed");
+    }
+    for how in [How::Full, How::Sample(500)] {
+        let report = world.verify(how).await;
+        let orders = orders(&report);
+        assert_eq!((orders.by_map, wrong(&report)), (false, [0; 5]), "{report:#?}");
+        assert_eq!((report.rpo().records, orders.copied_to.map(|at| at.0)), (100, Some(2_913)));
+        let result = |name: &str| (group(&report, name).result, group(&report, name).proven);
+        assert_eq!(result("right"), (GroupResult::Equal, Some(1_000)));
+        assert_eq!(result("far"), (GroupResult::TooFar, Some(1_000)));
+        assert_eq!(result("near"), (GroupResult::TooNear, Some(1_000)));
+        assert_eq!(result("end"), (GroupResult::Equal, Some(2_900)));
+    }
+    // Retention took the beginnings, of each log another one.
+    world.source.delete_records("orders", 0, 500).expect("deleted");
+    world.target.delete_records(MIRROR, 0, 800).expect("deleted");
+    let report = world.verify(How::Full).await;
+    let tally = &orders(&report).tally;
+    assert_eq!((tally.equal, wrong(&report)), (2_100, [0; 5]), "{report:#?}");
+    // As many records as on the source, and one of them another.
+    world.damage(|log| {
+        log.remove(800);
+        log.insert(900, NewRecord::new("k", "foreign"));
+    });
+    let report = world.verify(How::Full).await;
+    assert_eq!(wrong(&report), [0, 1, 1, 0, 0], "{report:#?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_asked_is_said_and_nothing_is_ready() {
+    let world = World::mirrored(11).await;
+    world.source.kill_broker(1);
+    let report = world.verify(How::Full).await;
+    assert_eq!((report.verdict(), report.is_ready()), (Verdict::NotFoundOut, false));
+    assert!(report.troubles[0].starts_with("hello: "), "{:?}", report.troubles);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mirror_that_runs_and_a_group_that_moves_are_equal_at_every_look() {
+    let world = World::mirrored(12).await;
+    let engine = world.start();
+    for round in 0..5 {
+        world.write(50);
+        let committed = 600 + round * 37;
+        world.source.commit_offset("app", "orders", 0, committed).expect("committed");
+        let report = world.verify(How::Full).await;
+        assert_eq!(report.verdict(), Verdict::Equal, "{report:#?}");
+    }
+    engine.shutdown().await;
+}
