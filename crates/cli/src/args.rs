@@ -18,7 +18,7 @@ use twinlog_types::FlowName;
 pub(crate) use decide::{Pause, Resume, Sync};
 pub(crate) use doctor::Doctor;
 pub(crate) use dump::{Dump, DumpKind, GroupRecords, Records};
-pub(crate) use verify::Verify;
+pub(crate) use verify::{Rehearse, Verify};
 pub(crate) use wait::Wait;
 
 const EXAMPLES: &str = "\
@@ -195,6 +195,9 @@ pub(crate) enum Command {
     /// Prove by contents that the mirror is equal, and that every group stands where it should.
     #[command(after_help = verify::EXAMPLES)]
     Verify(Verify),
+    /// Read on from a group's position on the target, beside the source, by way of a scratch group.
+    #[command(after_help = verify::REHEARSE_EXAMPLES)]
+    Rehearse(Rehearse),
     /// Show it: two clusters, a mirror, the loss of one, and where every group resumes.
     #[command(after_help = DEMO_EXAMPLES)]
     Demo(Demo),

@@ -22,6 +22,7 @@ mod logging;
 mod looking;
 mod man;
 mod output;
+mod rehearse;
 mod run;
 mod status;
 mod translate;
@@ -52,6 +53,7 @@ fn main() -> ExitCode {
         Command::Resume(resume) => &resume.common.printing,
         Command::Sync(sync) => &sync.common.printing,
         Command::Verify(verify) => &verify.common.printing,
+        Command::Rehearse(rehearse) => &rehearse.common.printing,
         Command::Demo(demo) => &demo.printing,
         Command::Embedded(embedded) => &embedded.printing,
         Command::Completions { shell } => {
@@ -77,6 +79,7 @@ fn main() -> ExitCode {
         Command::Resume(resume) => decide::resume(&resume, out),
         Command::Sync(sync) => decide::sync(&sync, out),
         Command::Verify(verify) => verify::verify(&verify, out),
+        Command::Rehearse(rehearse) => rehearse::rehearse(&rehearse, out),
         Command::Demo(demo) => demo::demo(&demo, out),
         Command::Embedded(embedded) => embedded::embedded(&embedded),
         Command::Completions { .. } | Command::Man(_) => Ok(ExitCode::SUCCESS),

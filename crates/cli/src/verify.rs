@@ -6,7 +6,9 @@
 
 mod document;
 mod progress;
-mod text;
+mod report;
+mod sha256;
+pub(crate) mod text;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -57,6 +59,16 @@ pub(crate) fn verify(args: &Verify, out: Output) -> Result<ExitCode, Failure> {
         Ended::Interrupted => return Ok(ExitCode::from(INTERRUPTED)),
     };
     nothing_in_scope(args, &reports)?;
+    if let Some(file) = &args.report {
+        let asked: Vec<String> = std::env::args().skip(1).collect();
+        let asked = format!("twinlog {}", asked.join(" "));
+        let (page, digest) = report::page(&reports, &effort, &asked)?;
+        std::fs::write(file, page).map_err(|error| {
+            let message = format!("--report {}: {error}", file.display());
+            Failure::usage(message, "name a file that can be written")
+        })?;
+        eprintln!("twinlog: {} is written, SHA-256 of its results {digest}", file.display());
+    }
     if out.json {
         Output::document(&Documents::new(&reports, &effort))?;
     } else {
@@ -143,14 +155,8 @@ async fn flow(
     if let Ok(ended) = tokio::time::timeout(within, looked).await {
         return ended;
     }
-    let mute = looking::mute(observer, timeout).await;
-    let within = looking::within(timeout);
-    report.troubles.push(if mute.is_empty() {
-        format!("not everything was answered {within}: give more with --timeout")
-    } else {
-        let who: Vec<&str> = mute.iter().map(twinlog_types::ClusterAlias::as_str).collect();
-        format!("{} did not answer {within}", who.join(" and "))
-    });
+    let trouble = looking::cut_off(observer, timeout).await;
+    report.troubles.push(format!("{}: give it more time with --timeout", trouble.what));
     Ok(())
 }
 
@@ -159,6 +165,7 @@ fn nothing_in_scope(args: &Verify, reports: &[FlowReport]) -> Result<(), Failure
     if reports.iter().any(|one| !one.troubles.is_empty()) {
         return Ok(());
     }
+    let file = looking::file(&args.common);
     let wrong = |code: Code, message: String, next: String| Failure {
         exit: WRONG,
         code: code.word().into(),
@@ -170,16 +177,16 @@ fn nothing_in_scope(args: &Verify, reports: &[FlowReport]) -> Result<(), Failure
         && reports.iter().all(|one| one.groups.is_empty())
     {
         let message = format!("no commit of group {group} on a mirrored topic is visible");
-        let next = format!("see `twinlog explain FILE --group {group}`");
+        let next = format!("see `twinlog explain {file} --group {group}`");
         return Err(wrong(Code::GroupWithoutCommits, message, next));
     }
     if reports.iter().all(|one| one.partitions.is_empty()) {
         let (message, next) = match &args.topic {
             Some(topic) => (
                 format!("no topic {topic} is mirrored"),
-                format!("see `twinlog explain FILE --topic {topic}`"),
+                format!("see `twinlog explain {file} --topic {topic}`"),
             ),
-            None => ("no topic is mirrored".to_owned(), "see `twinlog status FILE`".to_owned()),
+            None => ("no topic is mirrored".to_owned(), format!("see `twinlog status {file}`")),
         };
         return Err(wrong(Code::TopicNotMirrored, message, next));
     }

@@ -210,9 +210,10 @@ pub async fn verify(
     report.at_ms.1 = (observer.clock)();
 }
 
-struct Verifier<'a> {
-    observer: &'a Observer,
-    request: &'a Request,
+/// Looks at one flow for one request.
+pub(crate) struct Verifier<'a> {
+    pub(crate) observer: &'a Observer,
+    pub(crate) request: &'a Request,
 }
 
 /// What is in scope.
@@ -291,7 +292,7 @@ impl Verifier<'_> {
 
     /// The partitions of `topics` and how each is compared. Those that the target does not have are
     /// reported at once.
-    async fn jobs(
+    pub(crate) async fn jobs(
         &self,
         wanted: &[TopicInfo],
         report: &mut FlowReport,
@@ -433,7 +434,7 @@ impl Verifier<'_> {
     }
 
     /// Where the groups stand. The target is read before the source.
-    async fn commits(&self, report: &mut FlowReport) -> Result<Vec<Position>, String> {
+    pub(crate) async fn commits(&self, report: &mut FlowReport) -> Result<Vec<Position>, String> {
         let observer = self.observer;
         let name = &observer.config.name;
         let of = |what: &str, alias: &ClusterAlias, error: ClientError| {
@@ -601,7 +602,10 @@ fn default_sample(partitions: usize) -> How {
 }
 
 /// The topics that may be seen.
-async fn topics(cluster: &Cluster, alias: &ClusterAlias) -> Result<Vec<TopicInfo>, String> {
+pub(crate) async fn topics(
+    cluster: &Cluster,
+    alias: &ClusterAlias,
+) -> Result<Vec<TopicInfo>, String> {
     let listed = cluster.topics(Topics::All).await;
     let listed = listed.map_err(|error| format!("the topics of {alias}: {error}"))?;
     Ok(listed.into_iter().filter(|topic| topic.error.is_ok() && !topic.internal).collect())

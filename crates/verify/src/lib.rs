@@ -7,8 +7,10 @@
 //! where to look, and on MM2's, where contents alone decide. [`compare`] is the comparison itself,
 //! and knows no cluster.
 //!
-//! Does not: change anything on either cluster, keep anything on disk, print, show the contents of
-//! a record.
+//! [`rehearse`] reads on from a group's position on the target by way of a scratch group.
+//!
+//! Does not: change anything on either cluster (but for that scratch group), keep anything on disk,
+//! print, show the contents of a record.
 //!
 //! # Invariants
 //!
@@ -29,6 +31,7 @@ mod map;
 mod partition;
 mod print;
 mod read;
+pub mod rehearse;
 mod resume;
 
 pub use flow::{FlowReport, Request, Rpo, Side, Verdict, verify};

@@ -15,7 +15,8 @@ use twinlog_mirror::Configuration;
 use twinlog_types::TopicName;
 use twinlog_verify::compare::Kind;
 use twinlog_verify::{
-    FlowReport, GroupReport, GroupResult, How, PartitionReport, Progress, Request, Verdict, verify,
+    FlowReport, GroupReport, GroupResult, How, PartitionReport, Progress, Request, Verdict,
+    rehearse, verify,
 };
 
 /// Finds the cluster by the host's name.
@@ -425,6 +426,36 @@ async fn what_cannot_be_asked_is_said_and_nothing_is_ready() {
     let report = world.verify(How::Full).await;
     assert_eq!((report.verdict(), report.is_ready()), (Verdict::NotFoundOut, false));
     assert!(report.troubles[0].starts_with("hello: "), "{:?}", report.troubles);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rehearsal_reads_on_from_the_groups_position_and_leaves_nothing_behind() {
+    let world = World::mirrored(13).await;
+    let observer = world.observer();
+    let before = (world.source.groups(), world.target.groups());
+    for (stands, equal, missing, extra) in
+        [(587, true, 0, 0), (588, false, 1, 0), (586, false, 0, 1)]
+    {
+        world.target.commit_offset("app", MIRROR, 0, stands).expect("committed");
+        let plan = rehearse::plan(&observer, &"app".into(), 7).await.expect("planned");
+        assert!(plan.scratch.as_str().starts_with("twinlog-rehearsal-app-"), "{plan:?}");
+        assert_eq!((world.source.groups(), world.target.groups()), before, "nothing was done");
+        let done = rehearse::rehearse(&observer, &plan, 50).await.expect("rehearsed");
+        assert!(world.target.groups().contains(&plan.scratch.to_string()));
+        let one = &done[0];
+        let tally = &one.tally;
+        assert_eq!(
+            (one.is_equal(), tally.missing, tally.extra),
+            (equal, missing, extra),
+            "{one:?}"
+        );
+        assert_eq!(tally.equal + tally.missing, 50 - tally.extra, "{one:?}");
+        rehearse::remove(&observer, &plan).await.expect("removed");
+        // Also when it is not there any more.
+        rehearse::remove(&observer, &plan).await.expect("removed");
+        assert_eq!((world.source.groups(), world.target.groups()), before);
+        assert_eq!(world.target.committed("app", MIRROR, 0), Some(stands));
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,4 +1,4 @@
-//! The flags of `verify`.
+//! The flags of `verify` and `rehearse`.
 
 use std::path::PathBuf;
 
@@ -24,6 +24,23 @@ Exit codes:
   2  wrong usage or configuration
   3  something could not be found out; what was found is printed";
 
+pub(super) const REHEARSE_EXAMPLES: &str = "\
+Examples:
+  twinlog rehearse mm2.properties --group orders-app
+  twinlog rehearse mm2.properties --group orders-app --records 1000
+  twinlog rehearse mm2.properties --group orders-app --plan
+
+What would the group read after a failover now? A scratch group `twinlog-rehearsal-...` is given the
+group's position on the target, both clusters are read from there on, the records are compared, and
+the scratch group is removed, also after an error or Ctrl-C. Nothing else is written on either
+cluster, and the group itself is not touched.
+
+Exit codes:
+  0  the group reads the same records
+  1  it does not, or has no position on the target
+  2  wrong usage or configuration
+  3  it could not be found out, or the scratch group could not be removed";
+
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Verify {
     #[command(flatten)]
@@ -47,4 +64,19 @@ pub(crate) struct Verify {
     /// everything is compared.
     #[arg(long, value_name = "F", requires = "full")]
     pub(crate) resume: Option<PathBuf>,
+}
+
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Rehearse {
+    #[command(flatten)]
+    pub(crate) common: Common,
+    /// The group.
+    #[arg(long, value_name = "GROUP", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) group: String,
+    /// How many records to read in each partition.
+    #[arg(long, value_name = "N", default_value = "100", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub(crate) records: u64,
+    /// Only say what it would do.
+    #[arg(long)]
+    pub(crate) plan: bool,
 }

@@ -1,0 +1,303 @@
+//! `twinlog rehearse`: what a group would read after a failover now.
+//!
+//! Does not: read or write itself; that is `twinlog-verify`. It sees to it that the scratch group
+//! is removed, whatever happens.
+//!
+//! Exit code: 3 when something could not be found out or the scratch group may still be there, else
+//! 1 when the group would not read the same records, else 0.
+
+use std::process::ExitCode;
+
+use serde::Serialize;
+use twinlog_engine::observe::Observer;
+use twinlog_types::{Code, GroupId};
+use twinlog_verify::rehearse::{self, Plan, Planned, Rehearsed};
+
+use crate::args::Rehearse;
+use crate::config;
+use crate::looking::{self, Looking};
+use crate::output::{Failure, INTERRUPTED, NOT_FOUND_OUT, Output, WRONG, table, table_text};
+use crate::verify::text::finding;
+
+/// Findings of one partition that are shown; --json has the first hundred.
+const FINDINGS_SHOWN: usize = 5;
+
+#[derive(Serialize)]
+struct Document<'a> {
+    version: u8,
+    flows: Vec<FlowBody<'a>>,
+}
+
+#[derive(Serialize)]
+struct FlowBody<'a> {
+    flow: String,
+    group: &'a str,
+    scratch_group: &'a str,
+    /// Nothing was done yet.
+    plan: bool,
+    /// The scratch group is not there any more.
+    removed: Option<bool>,
+    partitions: Vec<PartitionBody<'a>>,
+}
+
+#[derive(Serialize)]
+struct PartitionBody<'a> {
+    topic: &'a str,
+    target_topic: &'a str,
+    partition: i32,
+    source_offset: i64,
+    target_offset: Option<i64>,
+    result: Option<&'static str>,
+    read_source: u64,
+    read_target: u64,
+    equal: u64,
+    missing: u64,
+    extra: u64,
+    different: u64,
+    out_of_order: u64,
+    first_source: Option<i64>,
+    first_target: Option<i64>,
+}
+
+pub(crate) fn rehearse(args: &Rehearse, out: Output) -> Result<ExitCode, Failure> {
+    let looking = Looking::open(&args.common)?;
+    let group = GroupId::from(args.group.as_str());
+    looking::block_on(async {
+        let mut plans: Vec<(&Observer, Plan)> = Vec::new();
+        for observer in &looking.observers {
+            let planning = rehearse::plan(observer, &group, config::seed());
+            let plan = within(args, "looking at the group", planning).await?;
+            if !plan.positions.is_empty() {
+                plans.push((observer, plan));
+            }
+        }
+        if plans.is_empty() {
+            return Err(Failure {
+                exit: WRONG,
+                code: Code::GroupWithoutCommits.word().into(),
+                message: format!("no commit of group {group} on a mirrored topic is visible"),
+                next: format!(
+                    "see `twinlog explain {} --group {group}`",
+                    looking::file(&args.common)
+                ),
+                problems: Vec::new(),
+            });
+        }
+        if args.plan {
+            return say_plans(args, &plans, out);
+        }
+        let mut done = Vec::new();
+        for (observer, plan) in &plans {
+            match play(args, observer, plan).await? {
+                Played::Interrupted => return Ok(ExitCode::from(INTERRUPTED)),
+                Played::Whole(rehearsed) => done.push((*observer, plan, rehearsed)),
+            }
+        }
+        let equal = done.iter().flat_map(|(_, _, all)| all).all(Rehearsed::is_equal);
+        answer(&done, out)?;
+        Ok(ExitCode::from(if equal { 0 } else { WRONG }))
+    })
+}
+
+enum Played {
+    Whole(Vec<Rehearsed>),
+    Interrupted,
+}
+
+/// Rehearses, and removes the scratch group whatever came of it.
+async fn play(args: &Rehearse, observer: &Observer, plan: &Plan) -> Result<Played, Failure> {
+    let records = usize::try_from(args.records).unwrap_or(usize::MAX);
+    let rehearsing = rehearse::rehearse(observer, plan, records);
+    let played = tokio::select! {
+        played = within(args, "the rehearsal", rehearsing) => Some(played),
+        _ = tokio::signal::ctrl_c() => None,
+    };
+    let removing = within(args, "removing the scratch group", rehearse::remove(observer, plan));
+    let removed = tokio::select! {
+        removed = removing => removed,
+        _ = tokio::signal::ctrl_c() => Err(left("Ctrl-C again")),
+    };
+    if let Err(failure) = removed {
+        let scratch = &plan.scratch;
+        return Err(Failure {
+            message: format!("the scratch group {scratch} may still be there: {}", failure.message),
+            next: format!(
+                "remove it: kafka-consumer-groups.sh --bootstrap-server {} --delete --group {scratch}",
+                observer.target.bootstrap()
+            ),
+            ..failure
+        });
+    }
+    match played {
+        Some(played) => played.map(Played::Whole),
+        None => {
+            eprintln!("twinlog: interrupted; the scratch group {} is removed", plan.scratch);
+            Ok(Played::Interrupted)
+        }
+    }
+}
+
+fn left(what: &str) -> Failure {
+    Failure {
+        exit: NOT_FOUND_OUT,
+        code: "failed".into(),
+        message: what.to_owned(),
+        next: "see the message; -v shows more".into(),
+        problems: Vec::new(),
+    }
+}
+
+async fn within<T>(
+    args: &Rehearse,
+    what: &str,
+    work: impl Future<Output = Result<T, String>>,
+) -> Result<T, Failure> {
+    match tokio::time::timeout(args.common.timeout, work).await {
+        Ok(done) => done.map_err(|error| left(&error)),
+        Err(_) => Err(Failure::timed_out(what, args.common.timeout)),
+    }
+}
+
+fn say_plans(
+    args: &Rehearse,
+    plans: &[(&Observer, Plan)],
+    out: Output,
+) -> Result<ExitCode, Failure> {
+    if out.json {
+        let flows = plans.iter().map(|(observer, plan)| FlowBody {
+            plan: true,
+            removed: None,
+            partitions: plan.positions.iter().map(|one| body(one, None)).collect(),
+            ..flow_body(observer, plan)
+        });
+        Output::document(&Document { version: 1, flows: flows.collect() })?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut text = String::new();
+    for (observer, plan) in plans {
+        let name = &observer.config.name;
+        let mut rows = table(&["TOPIC", "P", "READ ON THE SOURCE FROM", "ON THE TARGET FROM"]);
+        for one in &plan.positions {
+            rows.add_row([
+                one.topic.to_string(),
+                one.partition.to_string(),
+                one.source_offset.to_string(),
+                offset(one.target_offset),
+            ]);
+        }
+        text += &format!(
+            "{name}  would give the new group {scratch} on {target} the positions of {group} there, \
+             read up to {records} records of each partition on both clusters, compare them, and \
+             remove {scratch}:\n\n{table}\nNothing was done.\n",
+            scratch = plan.scratch,
+            target = name.target,
+            group = plan.group,
+            records = args.records,
+            table = table_text(&rows),
+        );
+    }
+    Output::text(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn flow_body<'a>(observer: &Observer, plan: &'a Plan) -> FlowBody<'a> {
+    FlowBody {
+        flow: observer.config.name.to_string(),
+        group: plan.group.as_str(),
+        scratch_group: plan.scratch.as_str(),
+        plan: false,
+        removed: Some(true),
+        partitions: Vec::new(),
+    }
+}
+
+fn body<'a>(planned: &'a Planned, rehearsed: Option<&Rehearsed>) -> PartitionBody<'a> {
+    let tally = rehearsed.map(|one| one.tally).unwrap_or_default();
+    let first = rehearsed.and_then(|one| one.first);
+    PartitionBody {
+        topic: planned.topic.as_str(),
+        target_topic: planned.target_topic.as_str(),
+        partition: planned.partition,
+        source_offset: planned.source_offset,
+        target_offset: planned.target_offset,
+        result: rehearsed.map(result),
+        read_source: tally.source_records,
+        read_target: tally.target_records,
+        equal: tally.equal,
+        missing: tally.missing,
+        extra: tally.extra,
+        different: tally.different,
+        out_of_order: tally.out_of_order,
+        first_source: first.map(|(source, _)| source.0),
+        first_target: first.map(|(_, target)| target.0),
+    }
+}
+
+fn result(one: &Rehearsed) -> &'static str {
+    if one.planned.target_offset.is_none() {
+        "no-position"
+    } else if one.is_equal() {
+        "equal"
+    } else {
+        "different"
+    }
+}
+
+fn offset(offset: Option<i64>) -> String {
+    offset.map_or("-".to_owned(), |at| at.to_string())
+}
+
+fn answer(done: &[(&Observer, &Plan, Vec<Rehearsed>)], out: Output) -> Result<(), Failure> {
+    if out.json {
+        let flows = done.iter().map(|(observer, plan, rehearsed)| FlowBody {
+            partitions: rehearsed.iter().map(|one| body(&one.planned, Some(one))).collect(),
+            ..flow_body(observer, plan)
+        });
+        return Output::document(&Document { version: 1, flows: flows.collect() });
+    }
+    let mut text = String::new();
+    for (observer, plan, rehearsed) in done {
+        let well = rehearsed.iter().all(Rehearsed::is_equal);
+        let verdict =
+            if well { "reads the same records" } else { "does not read the same records" };
+        let (flow, group) = (&observer.config.name, &plan.group);
+        text += &format!("{flow}  group {group} {verdict} on {}\n\n", flow.target);
+        let columns = [
+            "TOPIC",
+            "P",
+            "SOURCE",
+            "TARGET",
+            "READ",
+            "EQUAL",
+            "MISSING",
+            "EXTRA",
+            "DIFFERENT",
+            "RESULT",
+        ];
+        let mut rows = table(&columns);
+        for one in rehearsed {
+            let tally = &one.tally;
+            rows.add_row([
+                one.planned.topic.to_string(),
+                one.planned.partition.to_string(),
+                one.planned.source_offset.to_string(),
+                offset(one.planned.target_offset),
+                tally.source_records.to_string(),
+                tally.equal.to_string(),
+                tally.missing.to_string(),
+                tally.extra.to_string(),
+                tally.different.to_string(),
+                result(one).to_owned(),
+            ]);
+        }
+        text += &table_text(&rows);
+        for one in rehearsed {
+            for found in one.findings.iter().take(FINDINGS_SHOWN) {
+                let (topic, partition) = (&one.planned.topic, one.planned.partition);
+                text += &format!("  {topic}-{partition}: {}\n", finding(found));
+            }
+        }
+        text += &format!("\nthe scratch group {} is removed\n", plan.scratch);
+    }
+    Output::text(&text)
+}
