@@ -17,7 +17,7 @@ use crate::args::Rehearse;
 use crate::config;
 use crate::looking::{self, Looking};
 use crate::output::{Failure, INTERRUPTED, NOT_FOUND_OUT, Output, WRONG, table, table_text};
-use crate::verify::text::finding;
+use crate::verify::finding;
 
 /// Findings of one partition that are shown; --json has the first hundred.
 const FINDINGS_SHOWN: usize = 5;

@@ -8,7 +8,7 @@ mod document;
 mod progress;
 mod report;
 mod sha256;
-pub(crate) mod text;
+mod text;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -25,6 +25,7 @@ use crate::output::{Failure, INTERRUPTED, NOT_FOUND_OUT, Output, WRONG};
 use progress::Saving;
 
 use document::Documents;
+pub(crate) use text::finding;
 
 /// What one run did, beside what it found.
 pub(crate) struct Effort {

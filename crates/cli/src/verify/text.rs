@@ -237,7 +237,7 @@ fn details(one: &PartitionReport, width: usize, text: &mut String) {
 }
 
 /// A finding in one line; contents are never shown.
-pub(super) fn finding(finding: &Finding) -> String {
+pub(crate) fn finding(finding: &Finding) -> String {
     let place = |offset: Option<i64>| offset.map_or("-".to_owned(), |at| at.to_string());
     let what = match finding.kind {
         Kind::Different(parts) => format!("different {}", parts.words().join(", ")),

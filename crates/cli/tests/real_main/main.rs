@@ -16,6 +16,7 @@ mod main_copy;
 mod setup;
 mod several;
 mod trouble;
+mod verifying;
 
 use std::process::ExitCode;
 
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
         test("wait_ends_when_all_that_was_there_is_mirrored", inspect::wait),
         test("explain_names_the_first_broken_link_of_what_twinlog_mirrors", explaining::by_twinlog),
         test("explain_names_the_first_broken_link_of_what_mm2_mirrors", explaining::by_mm2),
+        test("contents_alone_prove_mm2s_mirror_equal_and_find_what_is_not", verifying::by_mm2),
         test("hub_and_spokes_in_one_process_mirror_without_loops", several::hub_and_spokes),
         test("brokers_of_3_9_1_are_mirrored_from", several::from_3_9_1),
         test("brokers_of_3_9_1_are_mirrored_to", several::to_3_9_1),
