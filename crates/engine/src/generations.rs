@@ -142,12 +142,13 @@ pub(crate) async fn begin(
     Ok(begun)
 }
 
-/// Whether nothing of a topic is on its way to the target.
+/// Whether nothing of a topic is on its way to the target, and all that is there is in the state: the
+/// older life is answered from it.
 fn rests(flow: &Flow, topic: &TopicName) -> bool {
     let mut cells = flow.cells.all().into_iter().filter(|cell| cell.source.topic == *topic);
     cells.all(|cell| {
         let copier = cell.copier.lock();
-        copier.stopped().is_some() && !copier.answers_due()
+        copier.stopped().is_some() && !copier.answers_due() && copier.is_stored()
     })
 }
 

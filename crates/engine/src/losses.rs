@@ -17,18 +17,24 @@ use twinlog_types::{Code, SourceOffset};
 use crate::cell::Cell;
 use crate::flow::Flow;
 
-/// Goes on behind the stop that was accepted. Answers what was done, or why nothing was.
+/// Goes on behind the stop that was accepted. Answers what was done, nothing as long as the partition
+/// has not come to that stop (a start takes a moment), or why nothing is done.
 pub(crate) async fn go_on(
     flow: &Arc<Flow>,
     cell: &Arc<Cell>,
     accepted: &Accepted,
-) -> Result<String, String> {
+) -> Result<Option<String>, String> {
     let (stop, copied_to) = {
         let copier = cell.copier.lock();
         (copier.stopped().cloned(), copier.map().copied_to())
     };
     let Some(stop) = stop else {
-        return Err("void: it is not stopped (any more)".to_owned());
+        return if copied_to <= accepted.copied_to {
+            Ok(None)
+        } else {
+            // An owner that died before it could answer, or the policy of the flow.
+            Ok(Some(format!("has gone on already, and is at {copied_to}")))
+        };
     };
     if stop.code != accepted.code || copied_to != accepted.copied_to {
         return Err(format!(
@@ -39,7 +45,7 @@ pub(crate) async fn go_on(
     if cell.source_id != accepted.source_topic && !accepted.source_topic.is_none() {
         return Err("void: the topic was made again since".to_owned());
     }
-    behind(flow, cell).await
+    behind(flow, cell).await.map(Some)
 }
 
 /// A partition has stopped at a gap of the source: goes on where the flow's policy says so.

@@ -35,8 +35,12 @@ pub(crate) async fn run(flow: Arc<Flow>) {
     let ending = flow.ending();
     // What was decided before this process became the owner, and not answered.
     let mut answered = std::mem::take(&mut flow.stored.lock().answers);
+    let mut said = false;
     loop {
-        carry_out(&flow, &mut answered).await;
+        // What there is to decide about is known once the topics were looked at.
+        if flow.topics_known.load(Ordering::Acquire) {
+            carry_out(&flow, &mut answered).await;
+        }
         tokio::select! {
             biased;
             () = ending.ended() => return,
@@ -50,13 +54,18 @@ pub(crate) async fn run(flow: Arc<Flow>) {
         };
         match read {
             Ok(new) => {
+                said = false;
+                let any = new || decisions.all().next().is_some();
                 *flow.decisions.lock() = decisions;
-                if new {
+                // Partitions that were taken up meanwhile, too.
+                if any {
                     apply_pauses(&flow);
                 }
             }
             Err(error) => {
-                warn!(flow = %flow.name, %error, "operators' decisions cannot be read now; those known hold");
+                if !std::mem::replace(&mut said, true) {
+                    warn!(flow = %flow.name, %error, "operators' decisions cannot be read now; those known hold");
+                }
                 flow.target_unreachable(&error);
             }
         }
@@ -99,7 +108,7 @@ async fn carry_out(flow: &Arc<Flow>, answered: &mut BTreeMap<Subject, Answer>) {
                 Some((true, text))
             }
             (Subject::Topic(topic, partition), Decided::Resume { accepted }) => {
-                Some(resume(flow, topic, *partition, accepted).await)
+                resume(flow, topic, *partition, accepted).await
             }
             (Subject::Group(group), Decided::Sync { overwrite }) => {
                 // Answered by the loop that follows groups; asked once.
@@ -157,18 +166,20 @@ fn partitions(count: usize) -> String {
     if count == 1 { "1 partition".to_owned() } else { format!("{count} partitions") }
 }
 
+/// Ends a pause, and goes on behind what was accepted. Nothing as long as a partition has not come to
+/// its stop.
 async fn resume(
     flow: &Arc<Flow>,
     topic: &TopicName,
     partition: Option<i32>,
     accepted: &[Accepted],
-) -> (bool, String) {
+) -> Option<(bool, String)> {
     if accepted.is_empty() {
         let count = cells(flow, topic, partition).len();
-        return (true, format!("{} copied again", partitions(count)));
+        return Some((true, format!("{} copied again", partitions(count))));
     }
     let mut texts = Vec::new();
-    let mut done = true;
+    let (mut done, mut waits) = (true, false);
     for one in accepted {
         let tp = TopicPartition::new(topic.clone(), one.partition);
         let gone_on = match flow.cells.get(&tp) {
@@ -176,14 +187,17 @@ async fn resume(
                 // The next look at the topics begins it, if it is still the one that was meant.
                 flow.generations.accept(topic, one.source_topic);
                 flow.discover_soon();
-                Ok("the new topic is copied behind what was copied of the old one".to_owned())
+                let text = "the new topic is copied behind what was copied of the old one";
+                Ok(Some(text.to_owned()))
             }
             Some(cell) => losses::go_on(flow, &cell, one).await,
             None => Err("it is not mirrored by this process".to_owned()),
         };
         done &= gone_on.is_ok();
-        let (Ok(text) | Err(text)) = gone_on;
-        texts.push(format!("{tp}: {text}"));
+        match gone_on {
+            Ok(Some(text)) | Err(text) => texts.push(format!("{tp}: {text}")),
+            Ok(None) => waits = true,
+        }
     }
-    (done, texts.join("; "))
+    (!waits).then(|| (done, texts.join("; ")))
 }

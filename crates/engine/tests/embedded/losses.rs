@@ -176,6 +176,26 @@ async fn loss_1_an_operator_goes_on_behind_the_gap_that_was_seen_and_no_other() 
     engine.shutdown().await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn loss_1_a_gap_that_is_accepted_while_nothing_runs_is_gone_on_behind_at_the_next_start() {
+    use twinlog_offsets::state::{Accepted, Decided, Made, Subject};
+    let world = overtaken(104, "").await;
+    let observer = world.observer("");
+    let pair = observer.pair().await.unwrap().unwrap();
+    let topic = TopicName::from("t");
+    let accepted = vec![Accepted {
+        partition: 0,
+        code: Code::SourceGap,
+        copied_to: SourceOffset(100),
+        source_topic: observer.source_topic_id(&topic).await.unwrap(),
+    }];
+    let made = Made { by: "me".into(), at_ms: 1, what: Decided::Resume { accepted } };
+    observer.decide(&pair, &[(Subject::Topic(topic, None), made)]).await.unwrap();
+    let engine = world.start();
+    gone_on(&world, "").await;
+    engine.shutdown().await;
+}
+
 fn of_new(from: usize, to: usize) -> Vec<NewRecord> {
     (from..to).map(|n| NewRecord::new(format!("k{n}"), format!("new/0/{n}"))).collect()
 }

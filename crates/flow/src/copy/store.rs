@@ -45,6 +45,12 @@ impl Copier {
             && (self.must_store || self.stored != Some(now) || self.durable_runs < now.runs)
     }
 
+    /// Whether the durable state says all that is known. What is not known is not missing there.
+    pub fn is_stored(&self) -> bool {
+        let unknown = !self.known || self.recovering;
+        unknown || (self.storing.is_none() && !self.store_wanted())
+    }
+
     /// What to write; `None` when a write is under way, nothing changed, or a look must come first.
     pub fn take_state(&mut self) -> Option<StateWrite> {
         if !self.store_wanted() {
