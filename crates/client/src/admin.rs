@@ -32,6 +32,8 @@ use crate::offsets::TopicCodes;
 
 /// Kafka's resource type of topics.
 const TOPIC: i8 = 2;
+/// The type of a broker.
+const BROKER: i8 = 4;
 
 /// How often a partition's leader is tried.
 const ATTEMPTS: usize = 6;
@@ -290,6 +292,35 @@ impl Cluster {
             }
         }
         Ok(())
+    }
+
+    /// What a broker has for one of its own settings, defaults included; `None` where it has no
+    /// such setting, or does not show it.
+    pub async fn broker_setting(
+        &self,
+        broker: BrokerId,
+        name: &str,
+    ) -> Result<Option<String>, ClientError> {
+        let request = |_| {
+            let resource = describe_configs_request::DescribeConfigsResource::default()
+                .with_resource_type(BROKER)
+                .with_resource_name(string(&broker.to_string()))
+                .with_configuration_keys(Some(vec![string(name)]));
+            DescribeConfigsRequest::default().with_resources(vec![resource])
+        };
+        let response = self.ask_broker(broker, request).await?;
+        let mut value = None;
+        for result in response.results {
+            ErrorCode(result.error_code).ok().map_err(|code| ClientError::Code {
+                api: "DescribeConfigs",
+                code,
+                message: result.error_message.map(|text| text.to_string()),
+                about: format!("{name} of broker {broker}"),
+            })?;
+            let found = result.configs.into_iter().find(|config| config.name.as_str() == name);
+            value = found.and_then(|config| config.value).map(|value| value.to_string());
+        }
+        Ok(value)
     }
 
     /// Every config of these topics, by topic, each sorted by name.

@@ -18,6 +18,7 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -89,6 +90,8 @@ pub(crate) struct Inner {
     /// The address that answered last, tried first.
     last_good: Mutex<Option<Address>>,
     pub(crate) coordinators: Mutex<BTreeMap<(CoordinatorKind, String), BrokerId>>,
+    /// How many bytes a group takes in an answer with committed offsets, as far as is known.
+    pub(crate) bytes_per_group: AtomicUsize,
 }
 
 #[derive(Default)]
@@ -119,6 +122,7 @@ impl Cluster {
             refresh: Mutex::default(),
             last_good: Mutex::default(),
             coordinators: Mutex::default(),
+            bytes_per_group: AtomicUsize::new(crate::groups::BYTES_PER_GROUP),
             options,
         };
         Self { inner: Arc::new(inner) }

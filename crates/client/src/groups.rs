@@ -20,11 +20,13 @@
 //! offsets), KIP-699 (many coordinators at once), KIP-518 and KIP-848 (states and types).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::Ordering;
 
 use twinlog_protocol::messages::{
     ConsumerGroupDescribeRequest, DeleteGroupsRequest, DescribeGroupsRequest,
     FindCoordinatorRequest, ListGroupsRequest, OffsetCommitRequest, OffsetFetchRequest,
-    ShareGroupDescribeRequest, offset_commit_request, offset_fetch_request, string, topic_name,
+    ShareGroupDescribeRequest, offset_commit_request, offset_fetch_request, offset_fetch_response,
+    string, topic_name,
 };
 use twinlog_protocol::{ErrorCode, Remedy};
 use twinlog_types::{BrokerId, GroupId, LeaderEpoch, TopicName, TopicPartition};
@@ -122,8 +124,15 @@ pub(crate) enum CoordinatorKind {
     Transaction,
 }
 
-/// How many keys, or groups, one request names: answers stay well below a frame's limit.
+/// How many keys one request for coordinators names.
 const KEYS_PER_REQUEST: usize = 200;
+/// What an answer with committed offsets may take, as far as earlier answers tell: far below a
+/// frame's limit, and a coordinator's worker is not held for long.
+const ANSWER_BYTES: usize = 1 << 20;
+/// Groups of one request at least and at most, whatever they take.
+const GROUPS_PER_REQUEST: std::ops::RangeInclusive<usize> = 50..=5_000;
+/// What a group is taken for before any answer is known: two hundred in a request.
+pub(crate) const BYTES_PER_GROUP: usize = ANSWER_BYTES / 200;
 
 /// How often a coordinator that does not answer is tried before the others' answers are given.
 const ATTEMPTS: usize = 6;
@@ -207,10 +216,12 @@ impl Cluster {
                 }
             }
         }
+        let known = self.inner.bytes_per_group.load(Ordering::Relaxed);
+        let per_request = groups_per_request(known);
         let chunks: Vec<(BrokerId, &[&GroupId])> = requests
             .iter()
             .flat_map(|(broker, groups)| {
-                groups.chunks(KEYS_PER_REQUEST).map(move |chunk| (*broker, chunk))
+                groups.chunks(per_request).map(move |chunk| (*broker, chunk))
             })
             .collect();
         let asked = chunks.iter().map(|(broker, groups)| async move {
@@ -220,6 +231,11 @@ impl Cluster {
             let mut told = BTreeMap::new();
             match answer {
                 Ok(response) => {
+                    let bytes = response.groups.iter().map(bytes_of).sum::<usize>();
+                    let average = bytes / groups.len().max(1);
+                    // Down slowly: the next chunk may hold the large ones.
+                    let remembered = average.max(known - known / 8);
+                    self.inner.bytes_per_group.store(remembered, Ordering::Relaxed);
                     for group in response.groups {
                         let id = GroupId::from(group.group_id.as_str());
                         let code = ErrorCode(group.error_code);
@@ -513,6 +529,24 @@ fn described(state: &str, protocol_type: &str, member_list: Vec<GroupMember>) ->
     }
 }
 
+/// How many groups one request names when a group takes so many bytes of the answer.
+fn groups_per_request(bytes_per_group: usize) -> usize {
+    let (least, most) = (*GROUPS_PER_REQUEST.start(), *GROUPS_PER_REQUEST.end());
+    (ANSWER_BYTES / bytes_per_group.max(1)).clamp(least, most)
+}
+
+/// About what a group takes of an answer.
+fn bytes_of(group: &offset_fetch_response::OffsetFetchResponseGroup) -> usize {
+    let topics = group.topics.iter().map(|topic| {
+        let metadata = |data: &offset_fetch_response::OffsetFetchResponsePartitions| {
+            data.metadata.as_ref().map_or(0, |text| text.len())
+        };
+        let partitions = topic.partitions.iter().map(|data| 21 + metadata(data));
+        4 + topic.name.len() + partitions.sum::<usize>()
+    });
+    8 + group.group_id.len() + topics.sum::<usize>()
+}
+
 /// All topics of many groups; version 8 and up, so Kafka 3.0.
 fn offset_fetch(groups: &[&GroupId]) -> OffsetFetchRequest {
     let groups = groups.iter().map(|group| {
@@ -574,4 +608,19 @@ fn offset_commit(
         .with_topics(topics.collect());
     // Null, not empty: a static member's name would be looked up.
     if version >= 7 { request.with_group_instance_id(None) } else { request }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_for_offsets_are_cut_by_what_their_answers_take() {
+        assert_eq!(groups_per_request(BYTES_PER_GROUP), 200);
+        // Ten partitions of a topic with a short name.
+        assert_eq!(groups_per_request(300), 3_495);
+        // One that commits a page of metadata in each of a thousand partitions.
+        assert_eq!(groups_per_request(4 << 20), 50);
+        assert_eq!(groups_per_request(0), 5_000);
+    }
 }

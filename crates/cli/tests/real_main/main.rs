@@ -6,6 +6,7 @@
 //! The brokers of [`setup::pair`] serve all tests, which run one after another. Each test has
 //! topics and groups of its own and starts `twinlog run` itself.
 
+mod committing;
 mod embedded;
 mod endings;
 mod explaining;
@@ -31,6 +32,11 @@ fn main() -> ExitCode {
         test("groups_of_the_consumer_protocol_are_carried_over", following::consumer_protocol),
         test("a_group_with_live_members_on_the_target_is_left_alone", following::live_on_target),
         test("an_excluded_group_is_named_and_left_alone", following::excluded),
+        test(
+            "transactional_commits_and_deleted_groups_are_followed_live",
+            committing::transactions_and_ends,
+        ),
+        test("a_commit_is_on_the_target_within_milliseconds", committing::figures),
         test("one_broken_topic_stops_alone_and_says_why", trouble::stopped_topics),
         test("a_gap_that_retention_tore_is_named_with_its_range", trouble::source_gap),
         test("a_broker_that_is_not_there_is_waited_for", trouble::unreachable),

@@ -15,6 +15,7 @@
 mod checkpoints;
 mod journal;
 mod reading;
+mod retention;
 mod targets;
 mod wishes;
 mod writing;
@@ -38,6 +39,7 @@ use crate::commits::Commits;
 use crate::flow::Flow;
 use checkpoints::Checkpoints;
 use reading::{Listed, Lister};
+use retention::Renewal;
 use targets::TargetGroups;
 use writing::Writer;
 
@@ -58,6 +60,7 @@ const IDLE: Duration = Duration::from_secs(1);
 struct Rounds {
     commits: Arc<Commits>,
     lister: Arc<Lister>,
+    renewal: Arc<Renewal>,
     pace: Pace,
     targets: TargetGroups,
     writer: Writer,
@@ -81,6 +84,7 @@ pub(crate) async fn run(flow: Arc<Flow>) {
     };
     let mut rounds = Rounds {
         lister: Lister::start(&flow, &commits),
+        renewal: Renewal::start(&flow),
         commits,
         pace: Pace::new(),
         targets: TargetGroups::default(),
@@ -119,6 +123,7 @@ impl Rounds {
         if let Some(listed) = self.lister.take() {
             self.listed(flow, listed);
         }
+        self.writer.renew_after(flow, self.renewal.after_ms());
         let now_ms = flow.now_ms();
         for group in self.commits.take_changed() {
             self.pace.changed(&group, now_ms);

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use tracing::{debug, info, warn};
 use twinlog_client::{ClientError, CommittedOffset, ErrorCode, Topics};
@@ -29,6 +30,9 @@ use crate::parallel::in_parallel;
 
 /// Commits under way at once: connections to coordinators are shared with other requests.
 const COMMITS_AT_ONCE: usize = 32;
+
+/// The other groups of a round wait no longer for one whose coordinator is away.
+const COMMIT_PATIENCE: Duration = Duration::from_secs(3);
 
 /// The writing side: what is remembered of all groups.
 pub(super) struct Writer {
@@ -72,6 +76,12 @@ impl Writer {
         let tracker = GroupTracker::new(Rules::new(flow.config.sync_group_offsets_enabled));
         let journals = Journals::new(flow);
         Self { tracker, journals, wished: Wished::default(), said: BTreeMap::new() }
+    }
+
+    /// How old a commit may become before it is renewed.
+    pub(super) fn renew_after(&mut self, flow: &Flow, after_ms: i64) {
+        let rules = Rules::new(flow.config.sync_group_offsets_enabled);
+        self.tracker.set_rules(Rules { renew_after_ms: Some(after_ms), ..rules });
     }
 
     /// Whether this was decided on already: another look would find nothing else to do, unless the
@@ -343,7 +353,10 @@ async fn commit(flow: &Arc<Flow>, due: AllDue) -> Vec<(GroupId, Vec<Due>, Answer
                 .iter()
                 .map(|due| (due.target.clone(), due.offset.0, due.metadata.clone()))
                 .collect();
-            let answer = target.commit_offsets(&group, &request).await;
+            let commit = target.commit_offsets(&group, &request);
+            let answer = tokio::time::timeout(COMMIT_PATIENCE, commit).await;
+            let late = |_| Err(ClientError::Timeout { what: format!("OffsetCommit of {group}") });
+            let answer = answer.unwrap_or_else(late);
             (group, positions, answer)
         }
     });

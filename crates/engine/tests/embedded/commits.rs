@@ -74,8 +74,8 @@ async fn a_commit_is_on_the_target_as_soon_as_it_is_made() {
 
 #[tokio::test(start_paused = true)]
 async fn without_the_right_to_read_the_log_groups_are_polled_and_it_is_said() {
-    let world = World::with(62, 1, |options| {
-        options.authorizer = Some(AuthorizerOptions {
+    let world = World::with(62, 1, |source, _| {
+        source.authorizer = Some(AuthorizerOptions {
             super_users: Vec::new(),
             allow_everyone_if_no_acl_found: true,
         });
@@ -250,7 +250,10 @@ async fn at_mm2s_pace_groups_are_asked_about_once_in_an_interval() {
 
 #[tokio::test(start_paused = true)]
 async fn five_hundred_groups_stand_right_within_thirty_seconds_and_few_requests() {
-    let world = World::with(69, 1, |options| options.requests_kept = 200_000);
+    let world = World::with(69, 1, |source, target| {
+        source.requests_kept = 200_000;
+        target.requests_kept = 200_000;
+    });
     let engine = mirrored(&world, 4, "").await;
     let began = Instant::now();
     for number in 0..500_i64 {
@@ -281,5 +284,26 @@ async fn five_hundred_groups_stand_right_within_thirty_seconds_and_few_requests(
     assert_eq!(seen.commits, Some(Followed { way: FollowCommits::Live, reason: None }));
     assert_eq!(seen.groups.len(), 500);
     assert!(seen.groups.iter().all(|group| group.standing.state.word() == "in-sync"));
+    engine.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_group_that_rests_is_kept_for_as_long_as_the_source_keeps_it() {
+    let world = World::with(70, 1, |_, target| {
+        target.offsets_retention = Duration::from_mins(6);
+        target.offsets_retention_check = Duration::from_secs(30);
+    });
+    let engine = mirrored(&world, 1, "").await;
+    world.source.commit_offset("g", "orders", 0, 40).unwrap();
+    time_to(&world, "g", 0, 40).await;
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_mins(30) {
+        assert_eq!(world.committed_on_target("g", "orders", 0), Some(40));
+        tokio::time::sleep(Duration::from_secs(10)).await;
+    }
+    // Once it is gone from the source it is not kept any longer.
+    assert!(world.source.delete_group("g"));
+    tokio::time::sleep(Duration::from_mins(10)).await;
+    assert_eq!(world.committed_on_target("g", "orders", 0), None);
     engine.shutdown().await;
 }

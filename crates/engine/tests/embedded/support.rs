@@ -42,11 +42,15 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new(seed: u64, brokers: i32) -> Self {
-        Self::with(seed, brokers, |_| {})
+        Self::with(seed, brokers, |_, _| {})
     }
 
-    /// With a source that is set up otherwise.
-    pub(crate) fn with(seed: u64, brokers: i32, source: impl FnOnce(&mut EmbeddedOptions)) -> Self {
+    /// With a source and a target that are set up otherwise.
+    pub(crate) fn with(
+        seed: u64,
+        brokers: i32,
+        change: impl FnOnce(&mut EmbeddedOptions, &mut EmbeddedOptions),
+    ) -> Self {
         if let Ok(filter) = std::env::var("TWINLOG_LOG") {
             // Said once for all tests of the process.
             let _ = tracing_subscriber::fmt()
@@ -60,11 +64,12 @@ impl World {
             options.seed = seed;
             options
         };
-        let mut of_source = options("hello", seed);
-        source(&mut of_source);
+        let (mut of_source, mut of_target) =
+            (options("hello", seed), options("world", seed ^ 0x5555));
+        change(&mut of_source, &mut of_target);
         Self {
             source: EmbeddedCluster::start(of_source),
-            target: EmbeddedCluster::start(options("world", seed ^ 0x5555)),
+            target: EmbeddedCluster::start(of_target),
             seed,
             started: std::sync::atomic::AtomicU64::new(0),
         }
