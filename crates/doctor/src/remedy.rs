@@ -157,6 +157,12 @@ pub(crate) fn meaning(code: Code, scene: &Scene<'_>) -> Option<String> {
             "the mirror was made again: what had been copied is gone, and positions belong to the \
              old one"
         }
+        Code::DuplicatesOnTarget => "consumers on the target read these records twice",
+        Code::AbortedRecordsCopied => {
+            "consumers on the target read records that were never committed on the source"
+        }
+        Code::Mm2KnownBug => "no MirrorMaker 2, however new, moves the group back to its place",
+        Code::OffsetsExpired => "the group has no position on the target",
         Code::TargetNotEmpty => {
             "nothing is written to a mirror that holds records of others, and groups get no \
              position there"
@@ -220,7 +226,7 @@ pub(crate) fn fixes(code: Code, scene: &Scene<'_>) -> Vec<Fix> {
         }
         Code::MirrorNotRunning => command(format!("twinlog run {file}")),
         Code::GroupLiveOnTarget => command(members(scene)),
-        Code::TargetAhead | Code::SourceRewound if scene.by == Some(MirroredBy::Twinlog) => {
+        Code::TargetAhead | Code::SourceRewound if scene.by != Some(MirroredBy::MirrorMaker) => {
             match scene.subject {
                 Subject::Group(group) => command(format!(
                     "twinlog sync {file} --flow '{flow}' --group {} --overwrite",
@@ -251,6 +257,8 @@ pub(crate) fn fixes(code: Code, scene: &Scene<'_>) -> Vec<Fix> {
         Code::TargetNotEmpty | Code::TargetRecreated | Code::TopicMissingOnTarget => {
             command(topics_tool(target, &target_topic()))
         }
+        // The place is known: nothing was ever copied.
+        Code::NothingCopied if !scene.impact.places.is_empty() => resets(scene),
         Code::TopicRecreated | Code::NothingCopied => {
             command(status(&format!("--topic {}", source_topic())))
         }
@@ -279,11 +287,7 @@ pub(crate) fn fixes(code: Code, scene: &Scene<'_>) -> Vec<Fix> {
                 topic.map(String::as_str).unwrap_or_default()
             ))
         }
-        Code::TranslationFrozen | Code::TranslationCoarse => match scene.subject {
-            // twinlog translates exactly, from its own copy.
-            Subject::Group(group) => command(describe_group(target, group)),
-            Subject::Topic(_) => Vec::new(),
-        },
+        Code::TranslationFrozen | Code::TranslationCoarse | Code::Mm2KnownBug => resets(scene),
         _ => Vec::new(),
     }
 }

@@ -39,6 +39,12 @@ struct Job {
     isolation: Isolation,
 }
 
+impl Job {
+    fn is_sample_alone(&self) -> bool {
+        self.counts.is_empty() && self.range.is_none() && self.waits.is_none()
+    }
+}
+
 /// What was found out of it.
 struct Found {
     tp: TopicPartition,
@@ -76,11 +82,12 @@ impl Facts {
         self.contents.target_settings = target;
         self.contents.target_brokers = brokers.ok().map(|brokers| brokers.len());
         self.contents.recent = self.recent(&observer.source, wanted).await;
-        let mut jobs = Vec::new();
-        for tp in wanted.iter().take(PARTITIONS_MAX) {
-            let Some(job) = self.job(tp) else { continue };
-            jobs.push(look(observer.source.clone(), observer.target.clone(), job));
-        }
+        let mut jobs: Vec<Job> = wanted.iter().filter_map(|tp| self.job(tp)).collect();
+        // Where there are too many, those go first that are more than a sample.
+        jobs.sort_by_key(Job::is_sample_alone);
+        jobs.truncate(PARTITIONS_MAX);
+        let look = |job| look(observer.source.clone(), observer.target.clone(), job);
+        let jobs: Vec<_> = jobs.into_iter().map(look).collect();
         for found in in_parallel(JOBS_AT_ONCE, jobs).await {
             let Found { tp, places, samples, aborted, too_large } = found;
             let contents = &mut self.contents;
@@ -160,10 +167,7 @@ impl Facts {
             job.range = self.range(history, &bounds).filter(|_| !compacted);
         }
         self.contents.places.extend(known);
-        let nothing = job.counts.is_empty()
-            && job.samples.is_empty()
-            && job.range.is_none()
-            && job.waits.is_none();
+        let nothing = job.is_sample_alone() && job.samples.is_empty();
         (!nothing).then_some(job)
     }
 

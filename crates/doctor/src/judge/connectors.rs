@@ -5,7 +5,9 @@
 
 use std::collections::BTreeMap;
 
-use twinlog_mirror::{Policy, PolicyKind, closest_known_property, known_property, replicates};
+use twinlog_mirror::{
+    Policy, PolicyKind, closest, closest_known_property, known_property, replicates,
+};
 use twinlog_types::{ClusterAlias, Code, Severity};
 
 use super::group::DECISIVE;
@@ -164,8 +166,10 @@ impl Walk<'_> {
     /// MM2 keeps keys that nobody reads, as they were typed.
     fn misspelt<'a>(&'a self, runs: &'a Connector) -> impl Iterator<Item = Finding> + 'a {
         runs.config.keys().filter_map(move |key| {
-            let meant = closest_known_property(key).filter(|_| !known_property(key))?;
-            if runs.config.contains_key(meant) || !DECISIVE.contains(&meant) {
+            // All known keys are asked last: there are many, and many chains.
+            let meant = closest(key, DECISIVE.iter().copied())?;
+            let unsaid = !runs.config.contains_key(meant) && !known_property(key);
+            if !unsaid || closest_known_property(key) != Some(meant) {
                 return None;
             }
             let summary = format!("nobody reads {key} (did you mean `{meant}`?)");

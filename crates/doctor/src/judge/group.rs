@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use twinlog_client::GroupKind;
 use twinlog_mirror::{FlowConfig, NameFilter, Problem, Refusal, Verdict, why_not_replicated};
-use twinlog_types::{Code, GroupId, Severity, State};
+use twinlog_types::{Code, GroupId, Severity, State, TopicPartition};
 
 use super::walk::{Draft, Finding, Walk, Weight, counted, on_group};
 use crate::chain::{Fix, LinkName};
@@ -283,13 +283,10 @@ impl Walk<'_> {
     pub(super) fn source_group(&mut self, group: &GroupId) {
         let facts = self.facts;
         let commits = facts.group.as_ref().and_then(|group| group.source_commits.as_ref().ok());
-        let native = commits.into_iter().flatten().any(|commit| {
-            commit.offset >= 0
-                && !matches!(
-                    why_not_replicated(&facts.config, commit.tp.topic.as_str()),
-                    Some(Refusal::Cycle | Refusal::Internal)
-                )
-        });
+        let native = commits
+            .into_iter()
+            .flatten()
+            .any(|commit| commit.offset >= 0 && self.is_at_home(&commit.tp));
         if native {
             self.concerned();
         }
@@ -331,7 +328,18 @@ impl Walk<'_> {
             link.found(Finding::stops(Code::GroupWithoutCommits, summary));
             return self.push(link);
         }
-        link.ok(format!("it has commits in {}", partitions(placed.len())));
+        // The other direction put it on what came from the target: nothing of that goes back.
+        let (placed, from_target): (Vec<_>, Vec<_>) =
+            placed.into_iter().partition(|commit| self.is_at_home(&commit.tp));
+        link.ok(match from_target.len() {
+            0 => format!("it has commits in {}", partitions(placed.len())),
+            n => format!(
+                "it has commits in {}, and in {} that came from {}",
+                partitions(placed.len()),
+                partitions(n),
+                facts.target.alias
+            ),
+        });
         let topics: BTreeSet<_> = placed.iter().map(|commit| commit.tp.topic.clone()).collect();
         let mut without: Vec<String> = Vec::new();
         for topic in &topics {
@@ -354,6 +362,12 @@ impl Walk<'_> {
         }
         self.left = Some(placed.iter().map(|commit| commit.tp.clone()).collect());
         self.push(link);
+    }
+
+    /// Whether the topic is one of the source's own.
+    fn is_at_home(&self, tp: &TopicPartition) -> bool {
+        let refusal = why_not_replicated(&self.facts.config, tp.topic.as_str());
+        !matches!(refusal, Some(Refusal::Cycle | Refusal::Internal))
     }
 
     fn no_commits(&self, group: &GroupId, listed: bool, none: bool) -> String {

@@ -270,6 +270,13 @@ impl Walk<'_> {
         impact
     }
 
+    /// Records between two pairs of offsets in a calm flow: what `offset.lag.max` accepts.
+    fn step_of_mm2(&self) -> u64 {
+        let runs_with = self.facts.mm2.connector(SOURCE_CONNECTOR).map(|runs| &runs.config);
+        let said = runs_with.and_then(|config| config.get("offset.lag.max")?.trim().parse().ok());
+        said.unwrap_or(self.facts.config.offset_lag_max).saturating_add(1)
+    }
+
     fn coarse(
         &self,
         link: &mut Draft,
@@ -300,7 +307,13 @@ impl Walk<'_> {
         // Such a pair is written at the next flush, except by old ones.
         let unflushed = newest.is_some_and(|newest| commit > newest) && !facts.mm2.is_old();
         let recent = facts.contents.recent.get(tp).copied().unwrap_or(0);
-        let severity = if unflushed || reread <= recent { Severity::Info } else { Severity::Error };
+        let severity = if unflushed || reread <= recent {
+            Severity::Info
+        } else if reread <= self.step_of_mm2() {
+            Severity::Warning
+        } else {
+            Severity::Error
+        };
         let summary = format!(
             "{tp}: {commit} is translated to {reach}, its place is {place}: {} would be read again",
             counted(reread, "record")

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 
 use twinlog_types::{Code, Severity, SourceOffset, TargetOffset};
 
-use super::{by_mm2, judged, mirror, put_checkpoint, put_pairs, read_of, source, stands_at};
+use super::{
+    by_mm2, commit, judged, mirror, put_checkpoint, put_pairs, read_of, source, stands_at,
+};
 use crate::chain::LinkName;
 use crate::contents::{Aborted, Sample, Settings, TooLarge};
 use crate::facts::Facts;
@@ -163,6 +165,9 @@ fn a_coarse_translation_is_counted_by_records() {
     busy.contents.recent.insert(source(), 400);
     let told = found(&busy, Code::TranslationCoarse).expect("told");
     assert_eq!((told.severity, told.impact.reread), (Severity::Info, 111));
+    // Nor is what `offset.lag.max` accepts, without any.
+    let told = found(&coarse(99_900, 99_849), Code::TranslationCoarse).expect("told");
+    assert_eq!((told.severity, told.impact.reread), (Severity::Warning, 51));
     // A better checkpoint from before stays.
     assert!(found(&coarse(50_000, 50_000), Code::TranslationCoarse).is_none());
 }
@@ -179,7 +184,20 @@ fn before_the_next_flush_the_end_is_no_error_except_for_old_ones() {
     let told = found(&facts, Code::TranslationCoarse).expect("told");
     assert_eq!((told.severity, told.impact.reread), (Severity::Info, 11));
     old(&mut facts);
-    assert_eq!(errors(&facts), [Code::TranslationCoarse]);
+    let told = found(&facts, Code::TranslationCoarse).expect("told");
+    assert_eq!(told.severity, Severity::Warning, "it is never written");
+}
+
+/// `both-directions`: the group's positions that the other direction put there are not carried back.
+#[test]
+fn what_came_from_the_target_is_not_missed() {
+    let mut facts = by_mm2("");
+    let mut back = commit(405);
+    back.tp = twinlog_types::TopicPartition::new("world.orders", 0);
+    read_of(&mut facts).source_commits = Ok(vec![commit(1_000), back]);
+    assert_eq!(errors(&facts), []);
+    let link = &judged(&facts).links[3];
+    assert!(link.summary.contains("in 1 partition that came from world"), "{}", link.summary);
 }
 
 #[test]
