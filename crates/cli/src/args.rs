@@ -47,6 +47,23 @@ Signals:
   Ctrl-C again     end at once
   SIGHUP           read the file again; with problems in it, the old one stays in force";
 
+const CHECK_EXAMPLES: &str = "\
+Examples:
+  twinlog check mm2.properties
+  twinlog check mm2.properties --all
+  twinlog check mm2.properties --online
+  twinlog check mm2.properties --json | jq '.problems[]'
+
+It names each value with its line, keys that nobody reads, and settings that contradict each other.
+With --online it reads both clusters and says what would be created, changed, copied or taken over
+from MirrorMaker 2. It changes nothing.
+
+Exit codes:
+  0  the file is sound; with --online, everything it asks for would be copied
+  1  with --online: something would not be copied, or would have to wait
+  2  errors in the file, or wrong usage
+  3  with --online: something could not be found out; what was found is printed";
+
 const STATUS_EXAMPLES: &str = "\
 Examples:
   twinlog status mm2.properties
@@ -165,6 +182,9 @@ pub(crate) enum Command {
     /// Mirror, until stopped.
     #[command(after_help = RUN_EXAMPLES)]
     Run(Run),
+    /// Show what a file means, what is wrong with it, and what `run` would do.
+    #[command(after_help = CHECK_EXAMPLES)]
+    Check(Check),
     /// Show how flows, topics and groups stand.
     #[command(after_help = STATUS_EXAMPLES)]
     Status(Status),
@@ -215,6 +235,24 @@ pub(crate) enum Command {
     Man(Man),
 }
 
+/// What to do with mirrors that hold records which nothing explains.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub(crate) enum Existing {
+    /// They were copied from the source: find by contents where, and go on behind.
+    Match,
+    /// They are somebody else's: write behind what is there.
+    Append,
+}
+
+impl From<Existing> for twinlog_engine::Existing {
+    fn from(existing: Existing) -> Self {
+        match existing {
+            Existing::Match => Self::Match,
+            Existing::Append => Self::Append,
+        }
+    }
+}
+
 #[derive(Debug, clap::Args)]
 pub(crate) struct Run {
     #[command(flatten)]
@@ -222,9 +260,26 @@ pub(crate) struct Run {
     /// Only flows into these clusters, by alias.
     #[arg(long, value_name = "A,B", value_delimiter = ',')]
     pub(crate) clusters: Vec<String>,
+    /// What to do with mirrors that hold records which neither twinlog's state nor MM2's explains:
+    /// find what is common by contents, or write behind what is there. Without it they are left
+    /// alone.
+    #[arg(long, value_name = "HOW")]
+    pub(crate) existing: Option<Existing>,
     /// Threads that do the work.
     #[arg(long, value_name = "N", default_value = "2")]
     pub(crate) threads: NonZeroUsize,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Check {
+    #[command(flatten)]
+    pub(crate) common: Common,
+    /// Look at the clusters too: what would be created, changed, copied or taken over.
+    #[arg(long)]
+    pub(crate) online: bool,
+    /// Show keys that stand at their default too.
+    #[arg(long)]
+    pub(crate) all: bool,
 }
 
 #[derive(Debug, clap::Args)]

@@ -43,23 +43,44 @@ pub(crate) fn load(common: &Common) -> Result<Configuration, Failure> {
 /// Reads the configuration; and which entries do nothing: misspelt, said twice, or at a level where
 /// nobody reads them.
 pub(crate) fn load_with_notes(common: &Common) -> Result<(Configuration, Vec<Problem>), Failure> {
+    let read = read_whole(common)?;
+    if read.problems.is_empty() {
+        return Ok((read.configuration, read.notes));
+    }
+    Err(Failure::configuration(read.problems))
+}
+
+/// What could be read, and all that is to be said about it.
+pub(crate) struct Whole {
+    pub(crate) configuration: Configuration,
+    /// What is wrong: the configuration is good for showing only then.
+    pub(crate) problems: Vec<Problem>,
+    /// Entries that do nothing.
+    pub(crate) notes: Vec<Problem>,
+    /// Settings that contradict each other.
+    pub(crate) contradictions: Vec<Problem>,
+}
+
+/// Reads what can be read of the configuration.
+pub(crate) fn read_whole(common: &Common) -> Result<Whole, Failure> {
     let source = Source::of(common)?;
     let resolver = |kind: &str, path: &str, key: &str| resolve(kind, path, key);
     let reading =
         Configuration::read(&source.name, &source.bytes, &common.overrides, Some(&resolver));
-    let mut problems = reading.problems;
-    problems.extend(unsupported(&reading.configuration, &source.name));
-    if problems.is_empty() {
-        let mut notes = reading.notes;
-        for note in &mut notes {
-            source.locate(note);
+    let mut contradictions = reading.contradictions();
+    for said in &mut contradictions {
+        if said.file.is_empty() {
+            // Of a default no line says anything.
+            said.file.clone_from(&source.name);
         }
-        return Ok((reading.configuration, notes));
     }
-    for problem in &mut problems {
-        source.locate(problem);
+    let (configuration, mut problems, mut notes) =
+        (reading.configuration, reading.problems, reading.notes);
+    problems.extend(unsupported(&configuration, &source.name));
+    for said in problems.iter_mut().chain(&mut notes).chain(&mut contradictions) {
+        source.locate(said);
     }
-    Err(Failure::configuration(problems))
+    Ok(Whole { configuration, problems, notes, contradictions })
 }
 
 /// The flows that a command looks at.

@@ -36,6 +36,11 @@ pub(crate) fn duration(ms: u64) -> String {
     }
 }
 
+/// `1 record`, `2 records`.
+pub(crate) fn plural(count: u64, what: &str) -> String {
+    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

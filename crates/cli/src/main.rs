@@ -10,6 +10,7 @@
 //! 3. No secret of a configuration is ever printed.
 
 mod args;
+mod check;
 mod config;
 mod decide;
 mod demo;
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
     };
     let printing = match &args.command {
         Command::Run(run) => &run.common.printing,
+        Command::Check(check) => &check.common.printing,
         Command::Status(status) => &status.common.printing,
         Command::Translate(translate) => &translate.common.printing,
         Command::Wait(wait) => &wait.common.printing,
@@ -69,6 +71,7 @@ fn main() -> ExitCode {
     let out = Output { json };
     let answered = match args.command {
         Command::Run(run) => run::run(&run),
+        Command::Check(check) => check::check(&check, out),
         Command::Status(status) => status::status(&status, out),
         Command::Translate(translate) => translate::translate(&translate, out),
         Command::Wait(wait) => wait::wait(&wait, out),

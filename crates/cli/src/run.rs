@@ -130,7 +130,7 @@ async fn mirror(args: &Run, loaded: Loaded) -> Result<ExitCode, Failure> {
     let instance = instance();
     let mut loaded = loaded;
     loop {
-        let engine = start(&loaded, &instance);
+        let engine = start(args, &loaded, &instance);
         let again = loop {
             match signals.next().await {
                 Told::End(why) => {
@@ -162,7 +162,7 @@ async fn mirror(args: &Run, loaded: Loaded) -> Result<ExitCode, Failure> {
     }
 }
 
-fn start(loaded: &Loaded, instance: &str) -> Engine {
+fn start(args: &Run, loaded: &Loaded, instance: &str) -> Engine {
     let flows = loaded.configuration.flows().iter().map(|flow| &flow.name);
     let flows =
         flows.filter(|name| loaded.targets.is_empty() || loaded.targets.contains(&name.target));
@@ -174,7 +174,8 @@ fn start(loaded: &Loaded, instance: &str) -> Engine {
     }
     let dial = Arc::new(TcpDial);
     let clock = Arc::new(config::now_ms);
-    let options = EngineOptions::new(instance.to_owned(), config::seed(), dial, clock);
+    let mut options = EngineOptions::new(instance.to_owned(), config::seed(), dial, clock);
+    options.existing = args.existing.map(Into::into);
     Engine::start(&loaded.configuration, &loaded.targets, options)
 }
 

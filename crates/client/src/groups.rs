@@ -22,6 +22,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 
+use bytes::Bytes;
 use twinlog_protocol::messages::{
     ConsumerGroupDescribeRequest, DeleteGroupsRequest, DescribeGroupsRequest,
     FindCoordinatorRequest, ListGroupsRequest, OffsetCommitRequest, OffsetFetchRequest,
@@ -102,6 +103,9 @@ pub struct GroupMember {
     pub client_id: String,
     /// Where the broker sees it.
     pub client_host: String,
+    /// What its leader assigned to it, in the form of the group's protocol; empty where the kind of
+    /// group has none.
+    pub assignment: Bytes,
 }
 
 /// One group, described.
@@ -398,6 +402,7 @@ impl Cluster {
                     instance_id: member.group_instance_id.map(|id| id.to_string()),
                     client_id: member.client_id.to_string(),
                     client_host: member.client_host.to_string(),
+                    assignment: member.member_assignment,
                 });
                 Ok(described(&data.group_state, &data.protocol_type, members.collect()))
             }
@@ -420,6 +425,7 @@ impl Cluster {
                     instance_id: member.instance_id.map(|id| id.to_string()),
                     client_id: member.client_id.to_string(),
                     client_host: member.client_host.to_string(),
+                    assignment: Bytes::new(),
                 });
                 Ok(described(&data.group_state, "consumer", members.collect()))
             }
@@ -437,6 +443,7 @@ impl Cluster {
                     instance_id: None,
                     client_id: member.client_id.to_string(),
                     client_host: member.client_host.to_string(),
+                    assignment: Bytes::new(),
                 });
                 Ok(described(&data.group_state, "share", members.collect()))
             }

@@ -1,6 +1,6 @@
 //! One mirrored partition as the tasks of a flow share it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64};
 
@@ -56,6 +56,8 @@ pub(crate) struct Cell {
     pub(crate) stopped_ms: AtomicI64,
     /// The last copied record must still be compared with its original.
     pub(crate) compare: AtomicBool,
+    /// Positions that somebody asked for and that are not known exactly: copied by somebody else.
+    pub(crate) wanted: Mutex<BTreeSet<SourceOffset>>,
     pub(crate) said_foreign: AtomicBool,
     pub(crate) said_doubled: AtomicBool,
     /// An operator paused it: it is not fetched.
@@ -91,6 +93,7 @@ impl Cell {
             asking: AtomicBool::new(false),
             stopped_ms: AtomicI64::new(0),
             compare: AtomicBool::new(compare),
+            wanted: Mutex::default(),
             said_foreign: AtomicBool::new(false),
             said_doubled: AtomicBool::new(false),
             paused: AtomicBool::new(false),
@@ -104,6 +107,20 @@ impl Cell {
         let behind = |&&(_, to): &&(SourceOffset, SourceOffset)| to <= copied_to;
         let lost = self.lost.lock();
         lost.iter().filter(behind).map(|&(from, to)| to.since(from.max(position))).sum()
+    }
+}
+
+/// So many positions are remembered as asked for.
+const WANTED_MAX: usize = 1_024;
+
+impl Cell {
+    /// Somebody asked for a position. Where it is on records that somebody else copied, their
+    /// contents are compared.
+    pub(crate) fn want(&self, position: SourceOffset) {
+        let mut wanted = self.wanted.lock();
+        if wanted.len() < WANTED_MAX {
+            wanted.insert(position);
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
+use tokio::sync::{Notify, OnceCell, Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
 use tracing::{info, warn};
 use twinlog_client::{ClientError, Cluster, Isolation, OffsetSpec};
@@ -29,12 +29,15 @@ use crate::lane::{self, Ready};
 use crate::notes::Notes;
 use crate::options::EngineOptions;
 use crate::state::{Dirty, Stored};
+use crate::takeover::mm2::Left;
 use crate::{fetch, look, losses, state};
 
 /// Connections for produce requests to each target broker.
 pub(crate) const LANES_PER_BROKER: usize = 2;
 /// The shortest interval of a loop that a file can ask for.
 const INTERVAL_MIN: Duration = Duration::from_millis(200);
+/// Partitions that are taken over at once.
+const TAKINGS_MAX: usize = 4;
 /// Looks under way at once.
 const LOOKS_MAX: usize = 16;
 
@@ -104,6 +107,10 @@ pub(crate) struct Flow {
     /// Those who wait for a write to the first shard.
     pub(crate) proofs: Mutex<Vec<oneshot::Sender<()>>>,
     looks: Arc<Semaphore>,
+    /// Partitions that are being taken over.
+    pub(crate) taking: Mutex<BTreeSet<TopicPartition>>,
+    pub(crate) takings: Arc<Semaphore>,
+    left: OnceCell<Left>,
     tasks: Mutex<JoinSet<()>>,
 }
 
@@ -155,6 +162,9 @@ impl Flow {
             generations: Generations::default(),
             proofs: Mutex::default(),
             looks: Arc::new(Semaphore::new(LOOKS_MAX)),
+            taking: Mutex::default(),
+            takings: Arc::new(Semaphore::new(TAKINGS_MAX)),
+            left: OnceCell::new(),
             tasks: Mutex::new(JoinSet::new()),
         };
         (Arc::new(flow), lost_receiver)
@@ -312,6 +322,12 @@ impl Flow {
 
     pub(crate) fn discover_soon(&self) {
         self.discover.notify_one();
+    }
+
+    /// What MM2 left on the clusters, read once.
+    pub(crate) async fn left(&self) -> Result<&Left, ClientError> {
+        let read = || Left::read(&self.config, &self.source, &self.target);
+        self.left.get_or_try_init(read).await
     }
 
     /// The first offset of a log.

@@ -46,6 +46,7 @@ mod sightings;
 mod state;
 mod supervise;
 mod syncs;
+mod takeover;
 mod topics;
 
 pub use board::{Board, Event, FlowBoard, FlowStanding};
@@ -53,6 +54,6 @@ pub use clusters::{cluster, cluster_options};
 pub use commits::Followed;
 pub use decisions::{Decisions, topic_name as decisions_topic_name};
 pub use engine::{Engine, EngineReport};
-pub use options::{Claims, Clock, EngineOptions};
+pub use options::{Claims, Clock, EngineOptions, Existing};
 pub use parallel::in_parallel;
 pub use state::{PartitionState, Stored, topic_name as state_topic_name};

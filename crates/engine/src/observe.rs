@@ -21,6 +21,7 @@ mod groups;
 mod load;
 mod mirror;
 mod partitions;
+mod plan;
 mod tail;
 mod topics;
 
@@ -34,6 +35,7 @@ use twinlog_types::{ClusterAlias, Code, FlowName, GroupId, Partition, State, Top
 
 pub use load::MappedPartition;
 pub use mirror::{Mapped, Mirror};
+pub use plan::{FlowPlan, PlannedPartition, PlannedSide, PlannedStart};
 
 use crate::commits::Followed;
 use crate::options::Clock;

@@ -38,6 +38,17 @@ pub struct EngineOptions {
     pub retry_stopped: Duration,
     /// Which flow writes which target topic.
     pub claims: Arc<Claims>,
+    /// What to do with mirrors that hold records which nothing explains.
+    pub existing: Option<Existing>,
+}
+
+/// What the operator said about mirrors that hold records which nothing explains.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Existing {
+    /// They were copied from the source: what is common is found by contents.
+    Match,
+    /// They are somebody else's: the copy is written behind them.
+    Append,
 }
 
 /// Target topics by the flow that copies into them: two sources never share one.
@@ -76,6 +87,7 @@ impl EngineOptions {
             drain: Duration::from_secs(4),
             retry_stopped: Duration::from_secs(30),
             claims: Arc::default(),
+            existing: None,
         }
     }
 }

@@ -15,9 +15,10 @@ use twinlog_offsets::StateError;
 use twinlog_offsets::state::{
     Answer, Gap, GroupJournal, Lease, PartitionKey, Position, StateKey, StateRecord, Subject,
 };
-use twinlog_offsets::{OffsetMap, RUNS_PER_SEGMENT};
+use twinlog_offsets::{Inherited, OffsetMap, RUNS_PER_SEGMENT, Stretch};
 use twinlog_types::{
-    ClusterAlias, ClusterId, Code, GroupId, Planted, TopicName, TopicPartition, planted,
+    ClusterAlias, ClusterId, Code, GroupId, Planted, SourceOffset, TopicName, TopicPartition,
+    planted,
 };
 
 use crate::cell::Cell;
@@ -53,6 +54,8 @@ pub struct PartitionState {
     pub segments: BTreeMap<u32, bytes::Bytes>,
     /// Ranges that were lost on the source.
     pub gaps: BTreeMap<u32, Gap>,
+    /// What is known of records that somebody else copied. With none nothing was taken over.
+    pub inherited: BTreeMap<SourceOffset, Stretch>,
     /// A record that could not be read, and why.
     pub damaged: Option<String>,
 }
@@ -67,7 +70,18 @@ impl PartitionState {
         // Segments behind the last vouched run are from before a cut.
         let segments = position.runs.div_ceil(RUNS_PER_SEGMENT as u32);
         let vouched = self.segments.range(..segments);
-        OffsetMap::restore(position, vouched.map(|(&number, segment)| (number, segment.clone())))
+        let mut map = OffsetMap::restore(
+            position,
+            vouched.map(|(&number, segment)| (number, segment.clone())),
+        )?;
+        if !self.inherited.is_empty() {
+            let mut before = Inherited::new();
+            for stretch in self.inherited.values() {
+                before.insert(stretch.clone())?;
+            }
+            map.set_before(before);
+        }
+        Ok(map)
     }
 }
 
@@ -100,6 +114,10 @@ impl Stored {
             Ok(Some(StateRecord::Gap(key, number, gap))) if ours(&key, pair) => {
                 self.partitions.entry(key).or_default().gaps.insert(number, gap);
             }
+            Ok(Some(StateRecord::Inherited(key, stretch))) if ours(&key, pair) => {
+                let partition = self.partitions.entry(key).or_default();
+                partition.inherited.insert(stretch.from(), stretch);
+            }
             Ok(Some(StateRecord::Lease { source_cluster, target_cluster, lease, .. }))
                 if source_cluster == pair.0 && target_cluster == pair.1 =>
             {
@@ -128,7 +146,10 @@ impl Stored {
 /// Whose record a key names, where the key itself can be read.
 fn partition_of(key: &[u8]) -> Option<PartitionKey> {
     match StateKey::decode(key).ok()? {
-        StateKey::Position(key) | StateKey::Segment(key, _) | StateKey::Gap(key, _) => Some(key),
+        StateKey::Position(key)
+        | StateKey::Segment(key, _)
+        | StateKey::Gap(key, _)
+        | StateKey::Inherited(key, _) => Some(key),
         // Without its journal a group stays where it is: the partition goes on.
         StateKey::Lease { .. }
         | StateKey::Journal(..)

@@ -19,7 +19,7 @@ use crate::ending::{Ending, Stage};
 use crate::flow::{Flow, Lost, Parts};
 use crate::options::EngineOptions;
 use crate::ownership::{self, Claim};
-use crate::{groups, report, state, syncs, topics};
+use crate::{groups, report, state, syncs, takeover, topics};
 
 /// What one flow is run with.
 pub(crate) struct Supervised {
@@ -68,6 +68,14 @@ pub(crate) async fn run(supervised: Supervised, stop: Ending) {
             );
             stop.ended().await;
             return;
+        }
+        if let Some(reason) =
+            takeover::mm2::still_runs(&supervised.config, &supervised.target).await
+        {
+            let code = Some(Code::Mm2StillRuns);
+            supervised.board.stand(&name, State::Waiting, code, &reason);
+            wait_or_stop(&mut backoff, &stop).await;
+            continue;
         }
         match attend(&supervised, &pair, &mut claim, &mut backoff, &stop).await {
             ControlFlow::Break(()) => return,
@@ -295,11 +303,17 @@ async fn own_and_run(
             }
         });
     }
+    let keeping = flow.clone();
+    writers.spawn(async move {
+        let _watched = keeping.watched();
+        takeover::keep::run(keeping.clone()).await;
+    });
     flow.spawn(topics::run(flow.clone()));
     flow.spawn(groups::run(flow.clone()));
     flow.spawn(decisions::run(flow.clone()));
     flow.spawn(syncs::run(flow.clone()));
     flow.spawn(report::run(flow.clone()));
+    flow.spawn(takeover::rebuild::run(flow.clone()));
     let _tasks = Owned(flow.clone());
     Ok(run_until(&flow, lost, &mut writers, stop).await)
 }

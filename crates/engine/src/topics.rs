@@ -19,6 +19,7 @@ use crate::cell::Cell;
 use crate::flow::Flow;
 use crate::sightings::Sightings;
 use crate::state;
+use crate::takeover::{self, Foreign, again};
 use crate::{generations, internal, losses};
 
 /// How often the target's log starts are looked at.
@@ -176,7 +177,7 @@ async fn look(
         if generations::begin(flow, &plan, (&source, &target)).await? {
             continue;
         }
-        take_up(flow, &plan.mirror).await?;
+        take_up(flow, &plan.mirror, again::is_possible(&flow.config, &target)).await?;
         if !carry_out(flow, &mut follower.plans, &plan).await? {
             break;
         }
@@ -221,7 +222,7 @@ async fn listings(
     Ok((listed(source, source_configs), listed(target, target_configs)))
 }
 
-async fn configs(
+pub(crate) async fn configs(
     cluster: &Cluster,
     topics: &[TopicName],
 ) -> Result<BTreeMap<TopicName, Vec<ConfigEntry>>, ClientError> {
@@ -383,12 +384,16 @@ async fn carry_out(
 }
 
 /// Takes up every partition that is not taken up yet.
-async fn take_up(flow: &Arc<Flow>, topics: &[MirroredTopic]) -> Result<(), ClientError> {
+async fn take_up(
+    flow: &Arc<Flow>,
+    topics: &[MirroredTopic],
+    mm2_was_here: bool,
+) -> Result<(), ClientError> {
     let mut fresh = Vec::new();
     for topic in topics {
         for partition in 0..topic.partitions {
             let source = TopicPartition { topic: topic.source.clone(), partition };
-            if flow.cells.get(&source).is_none() {
+            if flow.cells.get(&source).is_none() && !flow.taking.lock().contains(&source) {
                 fresh.push((topic, source));
             }
         }
@@ -404,12 +409,17 @@ async fn take_up(flow: &Arc<Flow>, topics: &[MirroredTopic]) -> Result<(), Clien
         .filter_map(|(topic, entries)| Some((topic, batch_bytes(&entries)?)))
         .collect();
     let mut new = Vec::new();
+    let mut known = Vec::new();
     for (topic, source) in fresh {
         let target = TopicPartition { topic: topic.target.clone(), partition: source.partition };
         let key = key(flow, topic, source.partition);
         let setup = setup(flow, topic, limits.get(&topic.target).copied());
         let stored = flow.stored.lock().partitions.get(&key).cloned();
         match stored {
+            Some(stored) if mm2_was_here && stored.position.is_some() => {
+                let topic = topic.clone();
+                known.push(again::Known { topic, key, source, target, setup, stored });
+            }
             Some(stored) if stored.position.is_some() || stored.damaged.is_some() => {
                 let copier = restore(flow, &source, setup, &stored);
                 insert(flow, topic, key, (source, target), copier, true);
@@ -417,13 +427,14 @@ async fn take_up(flow: &Arc<Flow>, topics: &[MirroredTopic]) -> Result<(), Clien
             Some(_) | None => new.push((topic, key, source, target, setup)),
         }
     }
+    again::begin(flow, known);
     begin(flow, new).await
 }
 
 type New<'a> = (&'a MirroredTopic, PartitionKey, TopicPartition, TopicPartition, Setup);
 
-/// Takes up partitions of which nothing was copied: reading begins at the source's start (or end,
-/// by `auto.offset.reset`), writing at the target's end, which must be its start.
+/// Takes up partitions of which we copied nothing: reading begins at the source's start (or end, by
+/// `auto.offset.reset`), writing at the target's end. What holds records is looked at first.
 async fn begin(flow: &Arc<Flow>, new: Vec<New<'_>>) -> Result<(), ClientError> {
     if new.is_empty() {
         return Ok(());
@@ -441,6 +452,7 @@ async fn begin(flow: &Arc<Flow>, new: Vec<New<'_>>) -> Result<(), ClientError> {
     let isolation = twinlog_client::Isolation::ReadUncommitted;
     let starts = flow.source.list_offsets(&sources, isolation).await?;
     let ends = flow.target.list_offsets(&targets, isolation).await?;
+    let mut foreign = Vec::new();
     for ((index, start), (topic, key, source, target, setup)) in
         starts.into_iter().enumerate().zip(new)
     {
@@ -451,26 +463,27 @@ async fn begin(flow: &Arc<Flow>, new: Vec<New<'_>>) -> Result<(), ClientError> {
             continue;
         };
         let origin = TargetOffset(high.offset);
-        let producer = flow.generations.producer(topic).unwrap_or(flow.producer);
-        let mut copier = Copier::new(setup, producer, SourceOffset(start.offset), origin);
         if low.offset != high.offset && !generations::is_explained(flow, &key) {
-            let records = high.offset - low.offset;
-            copier.stop(Stop {
-                code: Code::TargetNotEmpty,
-                reason: format!(
-                    "{target} on {} holds offsets {} to {} ({records}) that no state of twinlog explains; nothing is written to it",
-                    flow.name.target, low.offset, high.offset - 1
-                ),
-                range: None,
-                passing: false,
+            foreign.push(Foreign {
+                topic: topic.clone(),
+                key,
+                source,
+                target,
+                setup,
+                start: SourceOffset(start.offset),
+                holds: (TargetOffset(low.offset), origin),
             });
+            continue;
         }
+        let producer = flow.generations.producer(topic).unwrap_or(flow.producer);
+        let copier = Copier::new(setup, producer, SourceOffset(start.offset), origin);
         insert(flow, topic, key, (source, target), copier, false);
     }
+    takeover::begin(flow, foreign);
     Ok(())
 }
 
-fn restore(
+pub(crate) fn restore(
     flow: &Flow,
     source: &TopicPartition,
     setup: Setup,
@@ -493,7 +506,7 @@ fn restore(
     }
 }
 
-fn insert(
+pub(crate) fn insert(
     flow: &Arc<Flow>,
     topic: &MirroredTopic,
     key: PartitionKey,

@@ -13,6 +13,7 @@
 //! | [`topics`] | which topics are mirrored, created, grown and reconfigured |
 //! | [`groups`] | what is committed for a consumer group on the target |
 //! | [`checkpoints`], [`syncs`], [`heartbeats`] | which records of MM2's formats are written |
+//! | [`rebuild`] | which record became which, by contents, where somebody else copied |
 //! | [`health`] | how a copied partition stands |
 //!
 //! # Invariants
@@ -25,6 +26,7 @@ pub mod copy;
 pub mod groups;
 pub mod health;
 pub mod heartbeats;
+pub mod rebuild;
 mod standing;
 pub mod syncs;
 #[cfg(test)]

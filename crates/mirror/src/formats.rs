@@ -1,6 +1,6 @@
 //! The records that MM2 keeps about a flow, byte for byte: offset syncs, checkpoints, heartbeats.
 //!
-//! Does not: name the topics (see [`Policy`](crate::Policy)), know MM2's Connect topics.
+//! Does not: name the topics (see [`Policy`](crate::Policy)).
 //!
 //! Everything is big-endian; a string is a signed 16-bit length and UTF-8. Like Kafka's own
 //! readers these ignore bytes that follow the last field. Unlike them they refuse a version that
@@ -10,6 +10,7 @@
 //! References: `OffsetSync`, `Checkpoint`, `Heartbeat` in `connect/mirror` and `mirror-client`,
 //! and the formatters in `org.apache.kafka.connect.mirror.formatters`.
 
+pub mod connect;
 pub mod group_log;
 
 use std::fmt;

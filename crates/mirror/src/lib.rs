@@ -30,7 +30,7 @@ mod value;
 
 pub use config::{
     ClusterConfig, Configuration, FlowConfig, FollowCommits, Isolation, OnSourceGap,
-    OnTopicRecreated, Origin, Reading, Resolver,
+    OnTopicRecreated, Origin, Reading, ResolvedSetting, Resolver,
 };
 pub use duration::parse_duration;
 pub use filter::{NameFilter, PatternError, Verdict};

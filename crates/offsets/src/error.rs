@@ -64,6 +64,13 @@ pub enum StateError {
         segment: u32,
     },
 
+    /// A stretch that was taken over overlaps with another one.
+    #[error("the stretch from source offset {from} on contradicts what is known already")]
+    StretchOrder {
+        /// The first source offset that it speaks for.
+        from: i64,
+    },
+
     /// The last segment holds fewer runs than the position vouches for.
     #[error("offset map holds {found} runs, its position vouches for {expected}")]
     RunsMissing {

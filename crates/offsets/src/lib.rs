@@ -3,7 +3,7 @@
 //! A partition is copied in *runs*: stretches of records without a hole between them, on either
 //! side. [`OffsetMap`] keeps where each run starts, how many records are acknowledged, and how far
 //! the copy has looked, and from that answers where a consumer of one side goes on reading on the
-//! other. [`state`] is how maps, positions, gaps and leases are written to the compacted topic
+//! other. What somebody else copied before is [`Inherited`], as far as contents proved it. [`state`] is how maps, positions, gaps and leases are written to the compacted topic
 //! `mm2-twinlog.<source>.internal`.
 //!
 //! Does not: fetch, produce, keep time, decide when something is durable, or read MM2's
@@ -25,6 +25,7 @@
 
 mod coding;
 mod error;
+mod inherited;
 mod map;
 #[cfg(test)]
 mod proof;
@@ -33,5 +34,6 @@ pub mod state;
 mod translate;
 
 pub use error::{Malformed, StateError};
+pub use inherited::{Inherited, Stretch, StretchBuilder, UnknownRange};
 pub use map::OffsetMap;
 pub use segment::{RUNS_PER_SEGMENT, RunStart};

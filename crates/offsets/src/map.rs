@@ -10,13 +10,14 @@
 //!    first record that the target still holds.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use twinlog_types::{SourceOffset, TargetOffset};
 
 use crate::segment::Segment;
 use crate::state::Position;
-use crate::{Malformed, RUNS_PER_SEGMENT, RunStart, StateError};
+use crate::{Inherited, Malformed, RUNS_PER_SEGMENT, RunStart, StateError, Stretch, UnknownRange};
 
 /// Which source offset became which target offset, exactly.
 ///
@@ -32,6 +33,8 @@ pub struct OffsetMap {
     pub(crate) copied_to: SourceOffset,
     pub(crate) first_segment: u32,
     pub(crate) segments: Vec<Segment>,
+    /// What somebody else copied before [`start`](Self::start).
+    pub(crate) before: Option<Arc<Inherited>>,
 }
 
 impl OffsetMap {
@@ -46,6 +49,7 @@ impl OffsetMap {
             copied_to: start,
             first_segment: 0,
             segments: Vec::new(),
+            before: None,
         }
     }
 
@@ -58,6 +62,39 @@ impl OffsetMap {
     /// Where the first record was expected to land, where that is known.
     pub fn origin(&self) -> Option<TargetOffset> {
         self.origin
+    }
+
+    /// States that somebody else copied what lies below [`start`](Self::start), and what is known
+    /// of that.
+    pub fn set_before(&mut self, before: Inherited) {
+        self.before = Some(Arc::new(before));
+    }
+
+    /// What is known of the records that somebody else copied; `None` when there are none.
+    pub fn before(&self) -> Option<&Inherited> {
+        self.before.as_deref()
+    }
+
+    /// One more stretch of what somebody else copied is known.
+    ///
+    /// # Errors
+    ///
+    /// When it contradicts what is known already, or nothing was taken over.
+    pub fn inherit(&mut self, stretch: Stretch) -> Result<(), StateError> {
+        let from = stretch.from();
+        if stretch.to() > self.start {
+            return Err(StateError::StretchOrder { from: from.0 });
+        }
+        match &mut self.before {
+            Some(before) => Arc::make_mut(before).insert(stretch),
+            None => Err(StateError::StretchOrder { from: from.0 }),
+        }
+    }
+
+    /// The range of source offsets that keeps `position` from being translated exactly: somebody
+    /// else copied it, and its contents were not compared yet.
+    pub fn unknown_at(&self, position: SourceOffset) -> Option<UnknownRange> {
+        self.before().and_then(|before| before.unknown_at(position, self))
     }
 
     /// The first source offset that the copy looked at. Moves only when [`cut`](Self::cut) takes

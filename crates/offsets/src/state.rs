@@ -29,7 +29,7 @@ pub use journal::{GroupJournal, Placed};
 
 use crate::coding::{self, Reader, put_signed, put_text, put_unsigned};
 use crate::segment::{RunStart, Segment};
-use crate::{Malformed, StateError};
+use crate::{Malformed, StateError, Stretch};
 
 const POSITION: u8 = 1;
 const SEGMENT: u8 = 2;
@@ -38,6 +38,7 @@ const LEASE: u8 = 4;
 const JOURNAL: u8 = 5;
 const DECISION: u8 = 6;
 const ANSWER: u8 = 7;
+const INHERITED: u8 = 8;
 
 /// Which life of which partition a record is about. Cluster and topic ids are part of it: a
 /// recreated topic or another cluster behind the same address never meets foreign state.
@@ -66,6 +67,8 @@ pub enum StateKey {
     Segment(PartitionKey, u32),
     /// A stretch of a partition that could not be copied, by number.
     Gap(PartitionKey, u32),
+    /// What is known of records that somebody else copied, by the first source offset.
+    Inherited(PartitionKey, SourceOffset),
     /// Who runs a shard of a flow.
     Lease {
         /// The id of the cluster that is read.
@@ -158,6 +161,8 @@ pub enum StateRecord {
     Segment(PartitionKey, u32, Bytes),
     /// A stretch of a partition that could not be copied.
     Gap(PartitionKey, u32, Gap),
+    /// What is known of records that somebody else copied.
+    Inherited(PartitionKey, Stretch),
     /// Who runs a shard of a flow.
     Lease {
         /// The id of the cluster that is read.
@@ -207,6 +212,11 @@ impl StateKey {
                 put_partition_key(&mut out, key);
                 put_unsigned(&mut out, u64::from(*number));
             }
+            Self::Inherited(key, from) => {
+                out.push(INHERITED);
+                put_partition_key(&mut out, key);
+                put_signed(&mut out, from.0);
+            }
             Self::Lease { source_cluster, target_cluster, shard } => {
                 out.push(LEASE);
                 put_text(&mut out, source_cluster.as_str());
@@ -242,6 +252,7 @@ impl StateKey {
             Self::Position(_) => "position",
             Self::Segment(..) => "segment",
             Self::Gap(..) => "gap",
+            Self::Inherited(..) => "inherited",
             Self::Lease { .. } => "lease",
             Self::Journal(..) => "journal",
             Self::Decision(..) => "decision",
@@ -257,6 +268,7 @@ impl StateRecord {
             Self::Position(key, _) => StateKey::Position(key.clone()),
             Self::Segment(key, number, _) => StateKey::Segment(key.clone(), *number),
             Self::Gap(key, number, _) => StateKey::Gap(key.clone(), *number),
+            Self::Inherited(key, stretch) => StateKey::Inherited(key.clone(), stretch.from()),
             Self::Lease { source_cluster, target_cluster, shard, .. } => StateKey::Lease {
                 source_cluster: source_cluster.clone(),
                 target_cluster: target_cluster.clone(),
@@ -281,6 +293,7 @@ impl StateRecord {
                 put_signed(&mut value, gap.found_ms);
                 put_text(&mut value, gap.why.word());
             }
+            Self::Inherited(_, stretch) => stretch.put(&mut value),
             Self::Lease { lease, .. } => {
                 put_text(&mut value, &lease.instance);
                 put_signed(&mut value, lease.renewed_ms);
@@ -367,6 +380,9 @@ fn read_key(bytes: &[u8]) -> Result<StateKey, Malformed> {
         POSITION => StateKey::Position(read_partition_key(&mut reader)?),
         SEGMENT => StateKey::Segment(read_partition_key(&mut reader)?, reader.narrow()?),
         GAP => StateKey::Gap(read_partition_key(&mut reader)?, reader.narrow()?),
+        INHERITED => {
+            StateKey::Inherited(read_partition_key(&mut reader)?, SourceOffset(reader.signed()?))
+        }
         LEASE => StateKey::Lease {
             source_cluster: reader.text()?.into(),
             target_cluster: reader.text()?.into(),
@@ -407,6 +423,9 @@ fn read_value(key: StateKey, content: &[u8]) -> Result<StateRecord, Malformed> {
             StateRecord::Segment(key, number, Bytes::copy_from_slice(segment))
         }
         StateKey::Gap(key, number) => StateRecord::Gap(key, number, read_gap(&mut reader)?),
+        StateKey::Inherited(key, from) => {
+            StateRecord::Inherited(key, Stretch::read(from, &mut reader)?)
+        }
         StateKey::Lease { source_cluster, target_cluster, shard } => StateRecord::Lease {
             source_cluster,
             target_cluster,

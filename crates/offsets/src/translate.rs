@@ -10,9 +10,13 @@ impl OffsetMap {
     /// In a hole that is the next record copied. Once nothing acknowledged lies at or above
     /// `position` it is the end of the copy, or a lower bound when `position` is ahead of what the
     /// copy has looked at. Records below the target's log start are *before start*, with an upper
-    /// bound of how many the consumer misses. *Unknown* is answered only as long as neither a
+    /// bound of how many the consumer misses. Of what somebody else copied only what was compared is
+    /// exact, the rest a lower bound. *Unknown* is answered only as long as neither a
     /// record nor an origin is known.
     pub fn translate(&self, position: SourceOffset) -> Translation<TargetOffset> {
+        if let Some(before) = self.before().filter(|_| position < self.start) {
+            return before.translate(position, self);
+        }
         let missing = self.missing_below_map(position);
         if let Some(next) = self.next_by_source(position) {
             let deleted = self.records_between(next.count, self.target_start);
@@ -43,6 +47,10 @@ impl OffsetMap {
     /// the next record copied; at the end the next source offset to copy; past the end, where only
     /// foreign or unacknowledged records are, the same as a lower bound.
     pub fn reverse(&self, position: TargetOffset) -> Translation<SourceOffset> {
+        let begins = self.origin.unwrap_or_default();
+        if let Some(before) = self.before().filter(|_| position < begins) {
+            return before.reverse(position, self);
+        }
         let next = self.next_by_target(position);
         let offset = next.map_or(self.copied_to, |next| next.source);
         if next.is_none() && !self.knows_end() {
@@ -99,13 +107,13 @@ impl OffsetMap {
     }
 
     /// The first acknowledged record at or above `position` on the source.
-    fn next_by_source(&self, position: SourceOffset) -> Option<RunStart> {
+    pub(crate) fn next_by_source(&self, position: SourceOffset) -> Option<RunStart> {
         let (at, next) = self.around(|run| run.source <= position);
         self.next_acknowledged(at, next, |at| position.since(at.source))
     }
 
     /// The first acknowledged record at or above `position` on the target.
-    fn next_by_target(&self, position: TargetOffset) -> Option<RunStart> {
+    pub(crate) fn next_by_target(&self, position: TargetOffset) -> Option<RunStart> {
         let (at, next) = self.around(|run| run.target <= position);
         self.next_acknowledged(at, next, |at| position.since(at.target))
     }

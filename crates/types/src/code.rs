@@ -107,6 +107,8 @@ words! {
         ConverterChangesRecords = "converter-changes-records",
         /// Another `twinlog run` owns this flow; this one stands by.
         OwnedElsewhere = "owned-elsewhere",
+        /// MM2 still copies this flow; nothing is written beside it.
+        Mm2StillRuns = "mm2-still-runs",
         /// A record of the durable state cannot be read.
         StateCorrupt = "state-corrupt",
 

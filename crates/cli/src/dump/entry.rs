@@ -171,7 +171,7 @@ impl Filter {
                     StateKey::Position(key) | StateKey::Segment(key, _) | StateKey::Gap(key, _) => {
                         key
                     }
-                    StateKey::Journal(key, _) => key,
+                    StateKey::Journal(key, _) | StateKey::Inherited(key, _) => key,
                     StateKey::Decision(_, subject) | StateKey::Answer(_, subject) => {
                         return match subject {
                             state::Subject::Topic(topic, partition) => {

@@ -7,6 +7,7 @@ use std::fmt::Write;
 use serde::Serialize;
 use serde_json::Value;
 use twinlog_batch::Record;
+use twinlog_offsets::RunStart;
 use twinlog_offsets::state::{
     Pair, PartitionKey, Placed, Position, StateKey, StateRecord, Subject, segment_runs,
 };
@@ -115,6 +116,7 @@ enum ValuePart<'a> {
     Position(PositionPart),
     Segment { runs: Vec<Run> },
     Gap { from: i64, to: i64, code: &'static str, found: i64 },
+    Inherited { from: i64, to: i64, records: u64, runs: Vec<Run> },
     Lease { instance: &'a str, renewed: i64, released: bool },
     Journal { settled: Option<PlacedPart>, unsure: Vec<PlacedPart>, written: i64 },
     Decision { by: &'a str, at: i64, decided: String },
@@ -223,6 +225,9 @@ fn key_part<'a>(key: &'a Key, names: &'a Names) -> KeyPart<'a> {
         Key::State(StateKey::Gap(key, number)) => {
             KeyPart::State(state_key("gap", key, Some(*number), names))
         }
+        Key::State(StateKey::Inherited(key, _)) => {
+            KeyPart::State(state_key("inherited", key, None, names))
+        }
         Key::State(StateKey::Lease { source_cluster, target_cluster, shard }) => KeyPart::Lease {
             kind: "lease",
             source_cluster: source_cluster.as_str(),
@@ -289,13 +294,7 @@ fn value_part(content: &Content) -> Result<ValuePart<'_>, &'static str> {
         Content::State(StateRecord::Segment(_, _, segment)) => {
             let runs =
                 segment_runs(segment).map_err(|_| "the runs of the segment cannot be read")?;
-            let next = runs.iter().skip(1).map(|next| Some(next.count)).chain([None]);
-            let runs = runs.iter().zip(next).map(|(run, next)| Run {
-                source: run.source.0,
-                target: run.target.0,
-                records: next.map(|next| next - run.count),
-            });
-            ValuePart::Segment { runs: runs.collect() }
+            ValuePart::Segment { runs: runs_part(&runs, None) }
         }
         Content::State(StateRecord::Gap(_, _, gap)) => ValuePart::Gap {
             from: gap.from.0,
@@ -303,6 +302,15 @@ fn value_part(content: &Content) -> Result<ValuePart<'_>, &'static str> {
             code: gap.why.word(),
             found: gap.found_ms,
         },
+        Content::State(StateRecord::Inherited(_, stretch)) => {
+            let runs: Vec<RunStart> = stretch.runs().collect();
+            ValuePart::Inherited {
+                from: stretch.from().0,
+                to: stretch.to().0,
+                records: stretch.records(),
+                runs: runs_part(&runs, Some(stretch.records())),
+            }
+        }
         Content::State(StateRecord::Lease { lease, .. }) => ValuePart::Lease {
             instance: &lease.instance,
             renewed: lease.renewed_ms,
@@ -325,6 +333,17 @@ fn value_part(content: &Content) -> Result<ValuePart<'_>, &'static str> {
         },
         Content::Tombstone | Content::Unreadable(_) => ValuePart::None,
     })
+}
+
+/// The runs, of which the last one lasts until `end` where that is known.
+fn runs_part(runs: &[RunStart], end: Option<u64>) -> Vec<Run> {
+    let next = runs.iter().skip(1).map(|next| Some(next.count)).chain([end]);
+    let runs = runs.iter().zip(next).map(|(run, next)| Run {
+        source: run.source.0,
+        target: run.target.0,
+        records: next.map(|next| next - run.count),
+    });
+    runs.collect()
 }
 
 fn position_part(position: &Position) -> PositionPart {

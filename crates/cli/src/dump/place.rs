@@ -47,17 +47,10 @@ pub(crate) fn place(args: &Dump, kind: DumpKind, flow: &FlowConfig) -> Option<Pl
         }
         DumpKind::Heartbeats => (or_asked(false), flow.policy.heartbeats_topic()),
         DumpKind::Map => (false, twinlog_engine::state_topic_name(&flow.name.source)),
-        DumpKind::Positions => (false, positions_topic(flow)),
+        DumpKind::Positions => (false, flow.copy_positions_topic()),
         DumpKind::ConsumerOffsets => (or_asked(true), GROUP_LOG.into()),
     };
     Some(Place { on_source, topic })
-}
-
-fn positions_topic(flow: &FlowConfig) -> TopicName {
-    match flow.worker.get("offset.storage.topic") {
-        Some(named) => named.as_str().into(),
-        None => format!("mm2-offsets.{}.internal", flow.name.source).into(),
-    }
 }
 
 /// The partitions of a place.

@@ -17,7 +17,7 @@ use twinlog_types::TopicPartition;
 use super::entry::{Content, Entry, Key};
 use super::kafka_json::{self, Printed};
 use super::names::Names;
-use crate::format::rfc3339;
+use crate::format::{plural, rfc3339};
 
 /// Where a record lies.
 #[derive(Clone, Copy, Debug)]
@@ -98,6 +98,9 @@ fn subject(key: &Key, names: &Names) -> String {
             format!("segment {number} of {}", mirror(key, names))
         }
         Key::State(StateKey::Gap(key, number)) => format!("gap {number} of {}", mirror(key, names)),
+        Key::State(StateKey::Inherited(key, from)) => {
+            format!("what was taken over of {} from {from} on", mirror(key, names))
+        }
         Key::State(StateKey::Lease { shard, .. }) => format!("lease of shard {shard}"),
         Key::State(StateKey::Journal(key, group)) => {
             format!("journal of {group} on {}", mirror(key, names))
@@ -199,6 +202,20 @@ fn state(out: &mut Vec<u8>, record: &StateRecord, names: &Names) {
                 ),
             );
         }
+        StateRecord::Inherited(key, stretch) => {
+            let mirror = mirror(key, names);
+            let (from, to) = (stretch.from(), stretch.to());
+            let records = plural(stretch.records(), "record");
+            line(
+                out,
+                format_args!(
+                    "{mirror}: taken over, offsets {from} up to {to} of the source, {records} compared"
+                ),
+            );
+            for run in stretch.runs() {
+                line(out, format_args!("  {} -> {}", run.source, run.target));
+            }
+        }
         StateRecord::Lease { shard, lease: Lease { instance, renewed_ms, released }, .. } => {
             let word = if *released { "given up" } else { "renewed" };
             let when = rfc3339(*renewed_ms);
@@ -266,10 +283,6 @@ fn position(out: &mut Vec<u8>, mirror: &str, key: &PartitionKey, position: &Posi
             rfc3339(position.written_ms)
         ),
     );
-}
-
-fn plural(count: u64, what: &str) -> String {
-    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ mod inspect;
 mod main_copy;
 mod setup;
 mod several;
+mod takeover;
 mod trouble;
 mod verifying;
 
@@ -46,6 +47,10 @@ fn main() -> ExitCode {
         test("explain_names_the_first_broken_link_of_what_twinlog_mirrors", explaining::by_twinlog),
         test("explain_names_the_first_broken_link_of_what_mm2_mirrors", explaining::by_mm2),
         test("contents_alone_prove_mm2s_mirror_equal_and_find_what_is_not", verifying::by_mm2),
+        test(
+            "a_killed_mm2_is_taken_over_exactly_and_goes_on_where_twinlog_ends",
+            takeover::and_back,
+        ),
         test("hub_and_spokes_in_one_process_mirror_without_loops", several::hub_and_spokes),
         test("brokers_of_3_9_1_are_mirrored_from", several::from_3_9_1),
         test("brokers_of_3_9_1_are_mirrored_to", several::to_3_9_1),

@@ -86,6 +86,7 @@ fn member() -> GroupMember {
         instance_id: None,
         client_id: "app-1".into(),
         client_host: "/10.0.0.7".into(),
+        assignment: Vec::new().into(),
     }
 }
 

@@ -259,5 +259,8 @@ fn translate(
         let guess = map.target_end().plus(position.since(map.copied_to()));
         return (Translation::Exact(guess), None);
     }
+    if map.unknown_at(position).is_some() {
+        cell.want(position);
+    }
     (map.translate(position), Some(map.target_end()))
 }

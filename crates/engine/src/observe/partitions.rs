@@ -27,6 +27,8 @@ pub(super) struct Facts<'a> {
     pub(super) position: Option<&'a Position>,
     /// Why the stored state cannot be used.
     pub(super) unusable: Option<Standing>,
+    /// What lies below the first record of ours was taken over.
+    pub(super) taken_over: bool,
     /// The next source offset to copy.
     pub(super) copied_to: Option<i64>,
     /// Where the target ends, when that is before what it had acknowledged.
@@ -73,7 +75,9 @@ impl Facts<'_> {
         }
         match self.target {
             Err(code) => return unread("target", code),
-            Ok((start, _)) if position.count == 0 && start < position.origin.0 => {
+            Ok((start, _))
+                if position.count == 0 && start < position.origin.0 && !self.taken_over =>
+            {
                 return target_not_empty(start, position.origin.0);
             }
             Ok(_) => {}
@@ -248,6 +252,7 @@ mod tests {
             running: true,
             position,
             unusable: None,
+            taken_over: false,
             copied_to: position.map(|_| copied_to),
             truncated_to: None,
             source: Ok(Ends { start: 0, readable, high_watermark: readable }),

@@ -390,6 +390,7 @@ impl Sight {
             running,
             position: state.and_then(|state| state.position.as_ref()),
             unusable: self.maps.unusable.get(&tp).cloned(),
+            taken_over: state.is_some_and(|state| !state.inherited.is_empty()),
             copied_to: mapped.map(|mapped| mapped.map.copied_to().0),
             truncated_to: mapped.and_then(|mapped| mapped.truncated_to),
             source: self.ends.get(&tp).copied().unwrap_or(Err(absent)),
@@ -448,7 +449,7 @@ impl Sight {
     }
 }
 
-fn listed(topics: &[TopicInfo]) -> Vec<TopicListing> {
+pub(super) fn listed(topics: &[TopicInfo]) -> Vec<TopicListing> {
     topics
         .iter()
         .filter(|topic| topic.error.is_ok())

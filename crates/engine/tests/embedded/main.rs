@@ -9,3 +9,4 @@ mod observe;
 mod ownership;
 mod scenarios;
 mod support;
+mod takeover;

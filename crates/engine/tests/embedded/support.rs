@@ -10,7 +10,7 @@ use std::time::Duration;
 use twinlog_client::{Dial, WireStream};
 use twinlog_embedded::{EmbeddedCluster, EmbeddedOptions, Isolation, Record};
 use twinlog_engine::observe::Observer;
-use twinlog_engine::{Engine, EngineOptions};
+use twinlog_engine::{Engine, EngineOptions, Existing};
 use twinlog_mirror::Configuration;
 
 /// Finds the cluster by the host's name.
@@ -98,15 +98,25 @@ impl World {
     }
 
     pub(crate) fn start_with(&self, extra: &str) -> Engine {
+        self.start_as(extra, None)
+    }
+
+    /// With `--existing`.
+    pub(crate) fn start_existing(&self, existing: Option<Existing>) -> Engine {
+        self.start_as("", existing)
+    }
+
+    fn start_as(&self, extra: &str, existing: Option<Existing>) -> Engine {
         let number = self.started.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let clock = self.target.clone();
         let network = Network(vec![self.source.clone(), self.target.clone()]);
-        let options = EngineOptions::new(
+        let mut options = EngineOptions::new(
             format!("engine-{number}"),
             self.seed ^ (number << 20),
             Arc::new(network),
             Arc::new(move || clock.now_ms()),
         );
+        options.existing = existing;
         Engine::start(&self.configuration(extra), &[], options)
     }
 

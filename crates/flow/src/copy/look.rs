@@ -103,6 +103,12 @@ impl Copier {
         }
         let end_before = self.map.target_end();
         let agreed = self.agreement(tail);
+        let inherited_to = self.map.before().and(self.map.origin()).unwrap_or_default();
+        if agreed < inherited_to {
+            looked.lost = Some((agreed, end_before));
+            self.stop(self.inheritance_lost(agreed, inherited_to));
+            return looked;
+        }
         if agreed < end_before {
             looked.lost = self.has_acknowledged().then_some((agreed, end_before));
             self.cut_target(agreed);
@@ -348,6 +354,21 @@ impl Copier {
                 self.setup.target_topic,
                 batch.base,
                 self.map.acknowledged()
+            ),
+            range: None,
+            passing: false,
+        }
+    }
+
+    /// Records are gone that somebody else copied: what comes behind them is ours, and they cannot
+    /// be put back between.
+    fn inheritance_lost(&self, end: TargetOffset, inherited_to: TargetOffset) -> Stop {
+        Stop {
+            code: Code::TargetTruncated,
+            reason: format!(
+                "{}: the target lost offsets {end} to {} and what came behind them, which were copied by somebody else before twinlog took over; delete the mirror to have it copied anew",
+                self.setup.target_topic,
+                inherited_to.0 - 1
             ),
             range: None,
             passing: false,

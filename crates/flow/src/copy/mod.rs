@@ -48,7 +48,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use twinlog_batch::{Batch, Codec, Outgoing, Record};
 use twinlog_offsets::state::Position;
-use twinlog_offsets::{OffsetMap, RUNS_PER_SEGMENT, RunStart};
+use twinlog_offsets::{Inherited, OffsetMap, RUNS_PER_SEGMENT, RunStart, StateError, Stretch};
 use twinlog_types::{
     Code, LeaderEpoch, Planted, ProducerEpoch, ProducerId, SourceOffset, TargetOffset, TopicName,
     planted,
@@ -301,6 +301,20 @@ impl Copier {
         }
     }
 
+    /// States that somebody else copied what lies before the start, and what is known of that.
+    pub fn took_over(&mut self, before: Inherited) {
+        self.map.set_before(before);
+    }
+
+    /// One more stretch of what somebody else copied is known.
+    ///
+    /// # Errors
+    ///
+    /// When it contradicts what is known already.
+    pub fn inherit(&mut self, stretch: Stretch) -> Result<(), StateError> {
+        self.map.inherit(stretch)
+    }
+
     /// The offset map, for translating.
     pub fn map(&self) -> &OffsetMap {
         &self.map
@@ -444,8 +458,10 @@ impl Copier {
         if from != position || self.phase != Phase::Copy {
             return;
         }
-        let untouched =
-            self.map.runs() == 0 && self.map.acknowledged() == 0 && self.former.is_empty();
+        let untouched = self.map.runs() == 0
+            && self.map.acknowledged() == 0
+            && self.former.is_empty()
+            && self.map.before().is_none();
         if position < log_start && untouched {
             // Nothing was read yet: the first record is simply a later one.
             self.start = log_start;

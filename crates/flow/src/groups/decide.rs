@@ -341,7 +341,7 @@ fn stands_ahead(
         return Standing::found(State::Waiting, Code::GroupLiveOnTarget, reason);
     }
     if matches!(reading.translation, Translation::LowerBound(_)) {
-        return catching_up(source, offset);
+        return catching_up(reading, source, offset);
     }
     let reason = format!(
         "the target group stands at {target}, {} offsets ahead of the source's place {offset}, and \
@@ -444,7 +444,7 @@ fn settled(reading: &Reading, source: SourceOffset, offset: TargetOffset) -> Sta
         );
     }
     match reading.translation {
-        Translation::LowerBound(_) => catching_up(source, offset),
+        Translation::LowerBound(_) => catching_up(reading, source, offset),
         Translation::BeforeStart { missing, .. } if missing > 0 => Standing::found(
             State::InSync,
             Code::BacklogNotOnTarget,
@@ -457,7 +457,16 @@ fn settled(reading: &Reading, source: SourceOffset, offset: TargetOffset) -> Sta
     }
 }
 
-fn catching_up(source: SourceOffset, offset: TargetOffset) -> Standing {
+fn catching_up(reading: &Reading, source: SourceOffset, offset: TargetOffset) -> Standing {
+    if reading.copied_end.is_some_and(|end| offset < end) {
+        // Not ahead of the copy: among records that somebody else copied.
+        let reason = format!(
+            "{source} lies among records that somebody else copied, whose contents are not compared \
+             yet or do not match: {offset} is behind the last one known before it, and records are \
+             read again from there"
+        );
+        return Standing::found(State::CatchingUp, Code::TranslationCoarse, reason);
+    }
     Standing::because(
         State::CatchingUp,
         format!("the group has read up to {source}, ahead of the copy, which ends at {offset}"),

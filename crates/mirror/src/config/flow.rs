@@ -193,6 +193,21 @@ impl FlowConfig {
         self.policy.checkpoints_topic(self.name.source.as_str())
     }
 
+    /// The topic on the target that MM2's copy positions of this flow are in: that of dedicated mode,
+    /// unless the file names the one of a Connect cluster.
+    pub fn copy_positions_topic(&self) -> TopicName {
+        match self.worker.get("offset.storage.topic") {
+            Some(named) => named.as_str().into(),
+            None => format!("mm2-offsets.{}.internal", self.name.source).into(),
+        }
+    }
+
+    /// The group on the target of MM2's workers of this flow, in dedicated mode.
+    pub fn worker_group(&self) -> String {
+        let named = self.worker.get("group.id").cloned();
+        named.unwrap_or_else(|| format!("{}-mm2", self.name.source))
+    }
+
     /// The name on the target of `topic` of the source.
     pub fn remote_topic(&self, topic: &str) -> TopicName {
         self.policy.format_remote_topic(self.name.source.as_str(), topic)

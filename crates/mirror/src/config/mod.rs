@@ -13,6 +13,7 @@ mod levels;
 mod notes;
 mod own;
 mod reader;
+mod resolved;
 mod variables;
 
 use std::collections::BTreeMap;
@@ -24,6 +25,7 @@ use twinlog_types::{ClusterAlias, FlowName};
 pub use cluster::ClusterConfig;
 pub use flow::{FlowConfig, FollowCommits, Isolation, Origin};
 pub use own::{OnSourceGap, OnTopicRecreated};
+pub use resolved::ResolvedSetting;
 pub use variables::Resolver;
 
 use crate::problem::{Problem, closest};

@@ -310,7 +310,7 @@ impl ClassicMember {
 }
 
 impl Fields<'_> {
-    fn i16(&mut self, field: &'static str) -> Result<i16, FormatError> {
+    pub(super) fn i16(&mut self, field: &'static str) -> Result<i16, FormatError> {
         self.bytes.try_get_i16().map_err(|_| self.short(field))
     }
 

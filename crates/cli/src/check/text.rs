@@ -1,0 +1,194 @@
+//! What `twinlog check` says to people.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use twinlog_engine::observe::{FlowPlan, PlannedStart};
+use twinlog_mirror::{FlowConfig, Origin};
+use twinlog_types::{ConfigChange, TopicName};
+
+use super::{Checked, Severity};
+use crate::args::Check;
+use crate::format::plural;
+use crate::output::{table, table_text};
+
+/// Topics that are named one by one; of more, the number is said.
+const NAMED_MAX: usize = 20;
+
+/// `hello->world.topics (line 9)`, as the JSON document has it too.
+pub(super) fn place(origin: Option<&Origin>) -> String {
+    match origin {
+        None => "default".to_owned(),
+        Some(Origin { key, line: Some(line), .. }) => format!("{key} (line {line})"),
+        Some(Origin { file, key, line: None }) => format!("{key} ({file})"),
+    }
+}
+
+pub(super) fn text(args: &Check, checked: &Checked) -> String {
+    let mut out = String::new();
+    let wanted = args.common.flow.as_ref();
+    let mut plans = checked.plans.iter();
+    let flows = checked.configuration.flows().iter();
+    for flow in flows.filter(|flow| wanted.is_none_or(|wanted| *wanted == flow.name)) {
+        let _ = writeln!(out, "flow {}\n", flow.name);
+        out.push_str(&settings(flow, args.all));
+        match plans.next() {
+            Some(Ok(plan)) => planned(&mut out, plan),
+            Some(Err(failure)) => {
+                let _ = writeln!(out, "\n  {}\n    {}", failure.message, failure.next);
+            }
+            None => {}
+        }
+        out.push('\n');
+    }
+    let mut counts = [0, 0];
+    for (severity, problem) in &checked.problems {
+        counts[usize::from(*severity == Severity::Warning)] += 1;
+        let _ = writeln!(out, "{}: {problem}", severity.word());
+        if let Some(suggestion) = &problem.suggestion {
+            let _ = writeln!(out, "  {suggestion}");
+        }
+    }
+    let [errors, warnings] = counts;
+    let _ = writeln!(out, "{}, {}", plural(errors, "error"), plural(warnings, "warning"));
+    out
+}
+
+/// What the file says; with `all` also the defaults.
+fn settings(flow: &FlowConfig, all: bool) -> String {
+    let mut rows = table(&["key", "value", "from"]);
+    let mut defaults = 0;
+    for setting in flow.settings() {
+        if setting.origin.is_none() && !all {
+            defaults += 1;
+            continue;
+        }
+        rows.add_row([setting.key.as_str(), &setting.value, &place(setting.origin)]);
+    }
+    let mut text = table_text(&rows);
+    if defaults > 0 {
+        let _ = writeln!(text, "{} at the default; --all shows them", plural(defaults, "key"));
+    }
+    text
+}
+
+fn planned(out: &mut String, plan: &FlowPlan) {
+    for side in [&plan.source, &plan.target] {
+        let _ = writeln!(
+            out,
+            "\n  {}: cluster {}, {}, {} can be seen",
+            side.alias,
+            side.id,
+            plural(side.brokers as u64, "broker"),
+            plural(side.topics as u64, "topic")
+        );
+    }
+    if plan.is_one_cluster() {
+        let _ = writeln!(out, "  both are the same cluster: nothing would be copied");
+    }
+    if let Some(lease) = &plan.run_by {
+        let _ = writeln!(out, "  it is run now by {}", lease.instance);
+    }
+    if let Some(reason) = &plan.mm2_runs {
+        let _ = writeln!(out, "  would wait: {reason}");
+    }
+    named(
+        out,
+        "would create",
+        plan.topics.create.iter().map(|creation| {
+            let partitions = plural(creation.partitions.unsigned_abs().into(), "partition");
+            format!("{} with {partitions}, for {}", creation.target, creation.source)
+        }),
+    );
+    named(
+        out,
+        "would grow",
+        plan.topics
+            .grow
+            .iter()
+            .map(|growth| format!("{} to {} partitions", growth.target, growth.count)),
+    );
+    named(
+        out,
+        "would change",
+        plan.topics.alter.iter().map(|alteration| {
+            let changes = alteration.changes.iter().map(|change| match change {
+                ConfigChange::Set(key, value) => format!("{key}={value}"),
+                ConfigChange::Delete(key) => format!("{key} removed"),
+            });
+            format!("{}: {}", alteration.target, changes.collect::<Vec<_>>().join(", "))
+        }),
+    );
+    starts(out, plan);
+    named(
+        out,
+        "would not copy",
+        plan.topics
+            .stopped
+            .iter()
+            .map(|verdict| format!("{}: {} ({})", verdict.topic, verdict.reason, verdict.code)),
+    );
+    named(
+        out,
+        "worth knowing",
+        plan.topics
+            .findings
+            .iter()
+            .map(|verdict| format!("{}: {} ({})", verdict.topic, verdict.reason, verdict.code)),
+    );
+    let excluded = plan.topics.excluded.len() as u64;
+    if excluded > 0 {
+        let _ = writeln!(out, "  {} of the source left out by the file", plural(excluded, "topic"));
+    }
+    named(out, "could not be read", plan.unread.iter().cloned());
+}
+
+/// Where copies would begin, by topic.
+fn starts(out: &mut String, plan: &FlowPlan) {
+    let mut by_start: BTreeMap<(u8, &TopicName), (u64, u64)> = BTreeMap::new();
+    for partition in &plan.partitions {
+        let kind = match partition.start {
+            PlannedStart::GoesOn => 0,
+            PlannedStart::Begins => 1,
+            PlannedStart::TakenOver(_) => 2,
+            PlannedStart::LeftAlone => 3,
+        };
+        let counted = by_start.entry((kind, &partition.source.topic)).or_default();
+        counted.0 += 1;
+        counted.1 += partition.waiting;
+    }
+    for (kind, title) in [
+        (0, "would go on with"),
+        (1, "would copy from the source's start"),
+        (2, "would take over from MM2"),
+        (
+            3,
+            "would leave alone, as the mirror holds records that nothing explains (run --existing)",
+        ),
+    ] {
+        named(
+            out,
+            title,
+            by_start.iter().filter(|((it, _), _)| *it == kind).map(
+                |((_, topic), (partitions, waiting))| {
+                    let partitions = plural(*partitions, "partition");
+                    format!("{topic}: {partitions}, {} to copy", plural(*waiting, "offset"))
+                },
+            ),
+        );
+    }
+}
+
+fn named(out: &mut String, title: &str, all: impl Iterator<Item = String>) {
+    let all: Vec<String> = all.collect();
+    if all.is_empty() {
+        return;
+    }
+    let _ = writeln!(out, "  {title}:");
+    for one in all.iter().take(NAMED_MAX) {
+        let _ = writeln!(out, "    {one}");
+    }
+    if all.len() > NAMED_MAX {
+        let _ = writeln!(out, "    and {} more; --json names them all", all.len() - NAMED_MAX);
+    }
+}

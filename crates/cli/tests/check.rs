@@ -1,0 +1,93 @@
+//! `twinlog check` without clusters: what a file says, and what is wrong with it.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+const SOUND: &str = "clusters = hello, world
+hello.bootstrap.servers = 127.0.0.1:1
+world.bootstrap.servers = 127.0.0.1:2
+hello->world.enabled = true
+hello->world.topics = orders
+hello->world.sync.group.offsets.enabled = true
+";
+
+fn check(name: &str, text: &str, more: &[&str]) -> Output {
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("check-{name}.properties"));
+    std::fs::write(&file, text).expect("the file can be written");
+    let command =
+        Command::new(env!("CARGO_BIN_EXE_twinlog")).arg("check").arg(&file).args(more).output();
+    command.expect("the binary runs")
+}
+
+fn document(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).expect("one JSON document")
+}
+
+fn setting<'a>(document: &'a Value, key: &str) -> &'a Value {
+    let config = document["flows"][0]["config"].as_array().expect("config");
+    config.iter().find(|setting| setting["key"] == key).expect("the key is there")
+}
+
+#[test]
+fn every_value_is_told_with_where_it_stands() {
+    let output = check("sound", SOUND, &["--json"]);
+    assert_eq!(output.status.code(), Some(0));
+    let document = document(&output);
+    assert_eq!(document["version"], 1);
+    assert_eq!(document["flows"][0]["flow"], "hello->world");
+    let topics = setting(&document, "topics");
+    assert_eq!((&topics["value"], &topics["line"]), (&"orders".into(), &5.into()));
+    assert_eq!(topics["from"], "hello->world.topics (line 5)");
+    assert_eq!(setting(&document, "groups")["from"], "default");
+    assert_eq!(document["problems"], Value::Array(Vec::new()));
+    let text = check("sound-text", SOUND, &[]);
+    let text = String::from_utf8_lossy(&text.stdout).into_owned();
+    assert!(text.contains("hello->world.topics (line 5)") && text.contains("0 errors"), "{text}");
+}
+
+#[test]
+fn a_key_that_nobody_reads_is_a_warning_with_what_was_meant() {
+    let typo = format!("{SOUND}hello->world.emit.checkpoints.enabeld = true\n");
+    let output = check("typo", &typo, &["--json"]);
+    assert_eq!(output.status.code(), Some(0));
+    let document = document(&output);
+    let problem = &document["problems"][0];
+    assert_eq!((&problem["line"], &problem["severity"]), (&7.into(), &"warning".into()));
+    let suggestion = problem["suggestion"].as_str().expect("a suggestion");
+    assert!(suggestion.contains("emit.checkpoints.enabled"), "{problem}");
+}
+
+#[test]
+fn errors_end_with_2_and_are_all_named_beside_what_could_be_read() {
+    let wrong = format!("{SOUND}replication.factor = many\nhello->wrld.enabled = true\n");
+    let output = check("wrong", &wrong, &["--json"]);
+    assert_eq!(output.status.code(), Some(2));
+    let document = document(&output);
+    let errors: Vec<&Value> = document["problems"]
+        .as_array()
+        .expect("problems")
+        .iter()
+        .filter(|problem| problem["severity"] == "error")
+        .collect();
+    assert_eq!(errors.len(), 2, "{document}");
+    assert_eq!(setting(&document, "topics")["value"], "orders");
+}
+
+#[test]
+fn contradictions_are_warnings() {
+    let text = SOUND.replace("offsets.enabled = true", "offsets.enabled = false");
+    let output = check("contradiction", &text, &[]);
+    assert_eq!(output.status.code(), Some(0));
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(said.contains("warning:") && said.contains("sync.group.offsets.enabled"), "{said}");
+}
+
+#[test]
+fn clusters_that_are_not_there_cannot_be_found_out_about() {
+    let output = check("away", SOUND, &["--online", "--json", "--timeout", "2s"]);
+    assert_eq!(output.status.code(), Some(3));
+    let document = document(&output);
+    assert_eq!(document["flows"][0]["plan"]["error"]["code"], "unreachable", "{document}");
+}
