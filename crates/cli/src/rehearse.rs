@@ -9,6 +9,7 @@
 use std::process::ExitCode;
 
 use serde::Serialize;
+use tokio::signal::unix::{SignalKind, signal};
 use twinlog_engine::observe::Observer;
 use twinlog_types::{Code, GroupId};
 use twinlog_verify::rehearse::{self, Plan, Planned, Rehearsed};
@@ -110,12 +111,12 @@ async fn play(args: &Rehearse, observer: &Observer, plan: &Plan) -> Result<Playe
     let rehearsing = rehearse::rehearse(observer, plan, records);
     let played = tokio::select! {
         played = within(args, "the rehearsal", rehearsing) => Some(played),
-        _ = tokio::signal::ctrl_c() => None,
+        () = interrupted() => None,
     };
     let removing = within(args, "removing the scratch group", rehearse::remove(observer, plan));
     let removed = tokio::select! {
         removed = removing => removed,
-        _ = tokio::signal::ctrl_c() => Err(left("Ctrl-C again")),
+        () = interrupted() => Err(left("interrupted again")),
     };
     if let Err(failure) = removed {
         let scratch = &plan.scratch;
@@ -134,6 +135,17 @@ async fn play(args: &Rehearse, observer: &Observer, plan: &Plan) -> Result<Playe
             eprintln!("twinlog: interrupted; the scratch group {} is removed", plan.scratch);
             Ok(Played::Interrupted)
         }
+    }
+}
+
+/// Ends with Ctrl-C or SIGTERM.
+async fn interrupted() {
+    let Ok(mut terminate) = signal(SignalKind::terminate()) else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => {}
+        _ = terminate.recv() => {}
     }
 }
 

@@ -156,6 +156,7 @@ async fn flow(
     if let Ok(ended) = tokio::time::timeout(within, looked).await {
         return ended;
     }
+    report.take_found(&progress);
     let trouble = looking::cut_off(observer, timeout).await;
     report.troubles.push(format!("{}: give it more time with --timeout", trouble.what));
     Ok(())

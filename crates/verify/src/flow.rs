@@ -2,12 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
-use twinlog_client::{ClientError, Cluster, GroupKind, Isolation, TopicInfo, Topics};
+use twinlog_client::{ClientError, Cluster, Isolation, TopicInfo, Topics};
 use twinlog_engine::in_parallel;
 use twinlog_engine::observe::{Mapped, MappedPartition, Observer};
-use twinlog_flow::groups::{GroupSelection, select};
 use twinlog_mirror::formats::OffsetSync;
 use twinlog_mirror::replicates;
 use twinlog_types::{ClusterAlias, ClusterId, Code, FlowName, GroupId, TopicName, TopicPartition};
@@ -18,7 +16,7 @@ use crate::read::Log;
 use crate::resume::Progress;
 
 /// How many partitions are sampled at the same time; a sample is mostly waiting.
-const SAMPLED_AT_A_TIME: usize = 8;
+pub(crate) const SAMPLED_AT_A_TIME: usize = 8;
 /// How many are compared as a whole at the same time: one is decoded while another waits.
 const COMPARED_AT_A_TIME: usize = 2;
 
@@ -29,11 +27,6 @@ const SAMPLE_MAX: u64 = 2_000;
 
 /// Newest pairs of MM2 that are kept of a partition.
 const SYNCS_MAX: usize = 1_000;
-
-/// How often positions are looked at again that a commit on its way may explain, and how long is
-/// waited before: groups are carried over every second.
-const LOOKS: usize = 4;
-const LOOK_AGAIN: Duration = Duration::from_millis(1_200);
 
 /// What is to be verified.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -127,6 +120,20 @@ impl FlowReport {
             notes: Vec::new(),
             bytes: (0, 0),
         }
+    }
+
+    /// Takes note of what could not be found out, once.
+    pub(crate) fn trouble(&mut self, trouble: String) {
+        if !self.troubles.contains(&trouble) {
+            self.troubles.push(trouble);
+        }
+    }
+
+    /// Takes over what was found of partitions by now; for a caller who gives up waiting.
+    pub fn take_found(&mut self, progress: &Progress) {
+        self.partitions.append(&mut progress.take_found());
+        self.partitions.sort_by(|a, b| (&a.topic, a.partition).cmp(&(&b.topic, b.partition)));
+        self.bytes = progress.bytes();
     }
 
     /// What a failover now would lose.
@@ -253,12 +260,13 @@ impl Verifier<'_> {
         let at_a_time = if how == How::Full { COMPARED_AT_A_TIME } else { SAMPLED_AT_A_TIME };
         let work = scope.jobs.values().map(|job| {
             let (job, progress) = (job.clone(), progress.clone());
-            async move { job.compare(how, &progress).await }
+            async move {
+                let found = job.compare(how, &progress).await;
+                progress.found(found);
+            }
         });
-        let mut compared = in_parallel(at_a_time, work.collect()).await;
-        report.partitions.append(&mut compared);
-        let place = |one: &PartitionReport| (one.topic.clone(), one.partition);
-        report.partitions.sort_by_key(place);
+        in_parallel(at_a_time, work.collect()).await;
+        report.take_found(progress);
         report.groups = self.positions(scope.positions, report).await?;
         Ok(())
     }
@@ -432,168 +440,11 @@ impl Verifier<'_> {
         }
         syncs
     }
-
-    /// Where the groups stand. The target is read before the source.
-    pub(crate) async fn commits(&self, report: &mut FlowReport) -> Result<Vec<Position>, String> {
-        let observer = self.observer;
-        let name = &observer.config.name;
-        let of = |what: &str, alias: &ClusterAlias, error: ClientError| {
-            format!("{what} of {alias}: {error}")
-        };
-        let listed = observer.source.list_groups().await;
-        let listed = listed.map_err(|error| of("the groups", &name.source, error))?;
-        let followed: Vec<GroupId> = listed
-            .into_iter()
-            .filter(|listing| listing.kind != GroupKind::Share)
-            .map(|listing| listing.group)
-            .filter(|group| {
-                let asked = self.request.group.as_ref();
-                let selected = select(&observer.config.groups, group.as_str(), true);
-                asked.is_none_or(|asked| asked == group) && selected == GroupSelection::Followed
-            })
-            .collect();
-        if followed.is_empty() {
-            return Ok(Vec::new());
-        }
-        let (target, on_target) =
-            tokio::join!(observer.target.fetch_offsets(&followed), observer.target.list_groups());
-        let target = target.map_err(|error| of("the groups' offsets", &name.target, error))?;
-        let on_target = on_target.map_err(|error| of("the groups", &name.target, error))?;
-        let live: BTreeSet<GroupId> = on_target
-            .into_iter()
-            .filter(|listing| !matches!(listing.state.as_str(), "Empty" | "Dead" | "" | "Unknown"))
-            .map(|listing| listing.group)
-            .collect();
-        let source = observer.source.fetch_offsets(&followed).await;
-        let source = source.map_err(|error| of("the groups' offsets", &name.source, error))?;
-        let mut positions = Vec::new();
-        for group in followed {
-            let committed = match (source.get(&group), target.get(&group)) {
-                (Some(Err(code)), _) => {
-                    report.troubles.push(format!("group {group} on {}: {code}", name.source));
-                    continue;
-                }
-                (_, Some(Err(code))) => {
-                    report.troubles.push(format!("group {group} on {}: {code}", name.target));
-                    continue;
-                }
-                (source, target) => (source, target),
-            };
-            let on_target: BTreeMap<&TopicPartition, i64> = match committed.1 {
-                Some(Ok(commits)) => {
-                    let there = commits.iter().filter(|commit| commit.offset >= 0);
-                    there.map(|commit| (&commit.tp, commit.offset)).collect()
-                }
-                _ => BTreeMap::new(),
-            };
-            let Some(Ok(commits)) = committed.0 else { continue };
-            for commit in commits.iter().filter(|commit| commit.offset >= 0) {
-                if !replicates(&observer.config, commit.tp.topic.as_str()) {
-                    continue;
-                }
-                let topic = observer.config.remote_topic(commit.tp.topic.as_str());
-                let mirror = TopicPartition::new(topic, commit.tp.partition);
-                positions.push(Position {
-                    group: group.clone(),
-                    tp: commit.tp.clone(),
-                    source: commit.offset,
-                    target: on_target.get(&mirror).copied(),
-                    live: live.contains(&group),
-                });
-            }
-        }
-        Ok(positions)
-    }
-
-    /// Compares where groups stand, with all that was committed and copied up to now.
-    async fn positions(
-        &self,
-        positions: Vec<Position>,
-        report: &mut FlowReport,
-    ) -> Result<Vec<GroupReport>, String> {
-        let mut done: Vec<GroupReport> = Vec::new();
-        let mut open: BTreeSet<(GroupId, TopicPartition)> =
-            positions.into_iter().map(|one| (one.group, one.tp)).collect();
-        for look in 0..LOOKS {
-            if open.is_empty() {
-                break;
-            }
-            if look > 0 {
-                tokio::time::sleep(LOOK_AGAIN).await;
-            }
-            let fresh = self.commits(report).await?;
-            let looked_at: Vec<Position> = fresh
-                .into_iter()
-                .filter(|one| open.contains(&(one.group.clone(), one.tp.clone())))
-                .collect();
-            let found = self.look(looked_at, report).await?;
-            // A commit may be on its way: the target is looked at again, and what it had to reach
-            // is what the source had before.
-            let last = look + 1 == LOOKS;
-            let before: BTreeMap<(GroupId, TopicPartition), Option<i64>> =
-                done.iter().map(|one| (key(one), one.proven)).collect();
-            for one in found {
-                let place = key(&one);
-                let reached = before.get(&place).copied().flatten();
-                let follows = one.result == GroupResult::TooNear
-                    && reached.is_some_and(|reached| one.target_offset >= Some(reached));
-                let one = if follows { one.following() } else { one };
-                done.retain(|other| key(other) != place);
-                let settled = !matches!(one.result, GroupResult::TooNear | GroupResult::NoPosition);
-                if settled || last {
-                    open.remove(&place);
-                }
-                done.push(one);
-            }
-        }
-        done.sort_by_key(|one| (one.group.clone(), one.topic.clone(), one.partition));
-        Ok(done)
-    }
-
-    async fn look(
-        &self,
-        positions: Vec<Position>,
-        report: &mut FlowReport,
-    ) -> Result<Vec<GroupReport>, String> {
-        let names: BTreeSet<TopicName> = positions.iter().map(|one| one.tp.topic.clone()).collect();
-        let source = topics(&self.observer.source, &self.observer.config.name.source).await?;
-        let wanted: Vec<TopicInfo> =
-            source.into_iter().filter(|topic| names.contains(&topic.name)).collect();
-        let (absent, notes) = (report.partitions.len(), report.notes.len());
-        let jobs = self.jobs(&wanted, report).await?;
-        // They were told before.
-        report.partitions.truncate(absent);
-        report.notes.truncate(notes);
-        let mut by_partition: BTreeMap<TopicPartition, Vec<Position>> = BTreeMap::new();
-        let mut found = Vec::new();
-        for position in positions {
-            if jobs.contains_key(&position.tp) {
-                by_partition.entry(position.tp.clone()).or_default().push(position);
-                continue;
-            }
-            let topic = self.observer.config.remote_topic(position.tp.topic.as_str());
-            let mut one = position.report(&topic);
-            one.result = GroupResult::NoPosition;
-            one.reason = Some("its partition is not on the target".to_owned());
-            found.push(one);
-        }
-        let work = by_partition.into_iter().filter_map(|(tp, positions)| {
-            let job = jobs.get(&tp)?.clone();
-            Some(async move { job.positions(&positions).await })
-        });
-        let looked = in_parallel(SAMPLED_AT_A_TIME, work.collect()).await;
-        found.extend(looked.into_iter().flatten());
-        Ok(found)
-    }
 }
 
 /// The id of a topic in hexadecimal digits.
 fn id(topic: &TopicInfo) -> String {
     format!("{:032x}", u128::from_be_bytes(topic.id.0))
-}
-
-fn key(report: &GroupReport) -> (GroupId, TopicPartition) {
-    (report.group.clone(), TopicPartition::new(report.topic.clone(), report.partition))
 }
 
 fn default_sample(partitions: usize) -> How {

@@ -29,6 +29,7 @@ mod flow;
 mod groups;
 mod map;
 mod partition;
+mod positions;
 mod print;
 mod read;
 pub mod rehearse;

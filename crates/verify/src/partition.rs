@@ -350,7 +350,8 @@ impl Job {
         let whole = (end - from).max(0) as u64 <= records;
         report.whole = whole && from == bounds.source.start;
         if whole {
-            self.place(report, &bounds, (from, end), u64::MAX, true).await?;
+            let all = (end - from).max(0) as u64;
+            self.place(report, &bounds, (from, end), all, true).await?;
         } else {
             for place in 0..places {
                 let last = place + 1 == places;

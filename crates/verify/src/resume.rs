@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use twinlog_types::{SourceOffset, TargetOffset, TopicPartition};
 
 use crate::compare::{Comparison, Expect, Finding, Kind, Outcome, Parts, Tally};
-use crate::partition::Job;
+use crate::partition::{Job, PartitionReport};
 use crate::print::SequenceHash;
 
 /// How far everything is, told to whoever asks.
@@ -20,6 +20,7 @@ pub struct Progress {
     done: AtomicU64,
     all: AtomicU64,
     saved: Mutex<BTreeMap<TopicPartition, Saved>>,
+    found: Mutex<Vec<PartitionReport>>,
 }
 
 /// What a partition had come to when a run ended.
@@ -79,6 +80,15 @@ impl Progress {
     /// Offsets of the source that are done, and all of the partitions that were begun.
     pub fn offsets(&self) -> (u64, u64) {
         (self.done.load(Ordering::Relaxed), self.all.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn found(&self, report: PartitionReport) {
+        self.found.lock().unwrap_or_else(PoisonError::into_inner).push(report);
+    }
+
+    /// The reports that came in since the last call.
+    pub(crate) fn take_found(&self) -> Vec<PartitionReport> {
+        std::mem::take(&mut *self.found.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn saved(&self) -> MutexGuard<'_, BTreeMap<TopicPartition, Saved>> {
