@@ -150,6 +150,10 @@ pub(crate) fn meaning(code: Code, scene: &Scene<'_>) -> Option<String> {
         Code::SourceGap => {
             "consumers on the target miss the records that are gone, and those behind them"
         }
+        Code::TopicRecreated if scene.by == Some(MirroredBy::MirrorMaker) => {
+            "the mirror holds records of the topic's earlier life before those of the new one, of \
+             which those before the old end may be missing"
+        }
         Code::TopicRecreated => {
             "the mirror holds the topic's earlier life; nothing of the new one is copied"
         }
