@@ -9,7 +9,7 @@ mod text;
 
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use twinlog_doctor::{
     Assumed, Diagnosis, Outcome, Rest, Seen, Survey, Trouble, Wanted, assume, diagnose,
@@ -27,6 +27,7 @@ pub(crate) fn doctor(args: &Doctor, out: Output) -> Result<ExitCode, Failure> {
         group: args.group.as_deref().map(Into::into),
         topic: args.topic.as_deref().map(Into::into),
     };
+    let began = Instant::now();
     looking::block_on(async {
         let connect = ask_connect(args).await;
         let (looking, assumed) = open(args, connect.as_ref()).await?;
@@ -46,7 +47,7 @@ pub(crate) fn doctor(args: &Doctor, out: Output) -> Result<ExitCode, Failure> {
             survey.facts.connect.clone_from(&connect);
             (observer.clone(), survey)
         });
-        let timeout = args.common.timeout;
+        let timeout = args.common.timeout.saturating_sub(began.elapsed());
         let read = looking::each(all, |(observer, survey)| read(observer, survey, timeout)).await;
         let file = looking::file(&args.common);
         let diagnoses: Vec<Diagnosis> =
@@ -85,10 +86,10 @@ async fn open(args: &Doctor, connect: Option<&Connect>) -> Result<(Looking, Vec<
 type Connect = Result<Arc<Rest>, Trouble>;
 
 /// How much of the time a Connect cluster has: what it does not tell is looked for elsewhere.
-const CONNECT_SHARE: f64 = 0.3;
+const CONNECT_SHARE: f64 = 0.2;
 
 /// How much of the time finding out aliases may take.
-const DISCOVERY_SHARE: f64 = 0.3;
+const DISCOVERY_SHARE: f64 = 0.2;
 /// What clusters are called when nobody says so: then nobody said so.
 const DEFAULT_SOURCE: &str = "source";
 const DEFAULT_TARGET: &str = "target";

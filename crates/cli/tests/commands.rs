@@ -55,9 +55,10 @@ fn refused(text: &str) -> Vec<String> {
     let files = Files::new();
     let file = files.file("mm2.properties", text);
     let path = file.display().to_string();
-    let commands: [&[&str]; 4] = [
+    let commands: [&[&str]; 5] = [
         &["run"],
         &["status"],
+        &["doctor"],
         &["explain", "--group", "g"],
         &["translate", "--topic", "t", "--partition", "0", "--offset", "1"],
     ];
@@ -593,4 +594,48 @@ fn lines_cannot_be_translated_without_a_cluster() {
     let output = child.wait_with_output().expect("ended");
     assert_eq!(exit(&output), 3, "{}", stderr(&output));
     assert_eq!(document(&output)["error"]["code"], "unreachable");
+}
+
+#[test]
+fn a_doctor_that_reaches_nobody_exits_with_3_and_names_the_addresses() {
+    let files = Files::new();
+    let file = files.file("mm2.properties", &format!("{GOOD}hello->world.gruops = a\n"));
+    let path = file.display().to_string();
+    let output = twinlog(["doctor", &path, "--json", "--timeout", "2s"]);
+    assert_eq!(exit(&output), 3, "{}", stderr(&output));
+    let document: Value = serde_json::from_str(&stdout(&output)).expect("one document");
+    assert_eq!((&document["version"], &document["assumed"]), (&1.into(), &serde_json::json!([])));
+    let flow = &document["flows"][0];
+    assert_eq!((&flow["flow"], &flow["outcome"]), (&"hello->world".into(), &"unknown".into()));
+    let findings = flow["findings"].as_array().expect("findings");
+    let first = &findings[0];
+    assert_eq!((&first["code"], &first["found_out"]), (&"unreachable".into(), &false.into()));
+    assert!(first["summary"].to_string().contains("127.0.0.1:1"), "{first}");
+    // What the file alone tells is told all the same.
+    let misspelt = findings.iter().find(|one| one["code"] == "unknown-property").expect("told");
+    assert_eq!(misspelt["fix"][0]["property"], "hello->world.groups");
+    assert_eq!(misspelt["more"], "docs/findings.md#unknown-property");
+
+    // Without a file, and with a Connect cluster that is not there.
+    let args = [
+        "doctor",
+        "--source",
+        "127.0.0.1:1",
+        "--target",
+        "127.0.0.1:1",
+        "--timeout",
+        "2s",
+        "--connect-url",
+        "http://127.0.0.1:1",
+    ];
+    let output = twinlog(args);
+    assert_eq!(exit(&output), 3, "{}", stderr(&output));
+    let text = stdout(&output);
+    assert!(
+        text.contains("source->target") && text.contains("Connect at http://127.0.0.1:1"),
+        "{text}"
+    );
+    let output = twinlog(["doctor", &path, "--connect-url", "https://x"]);
+    assert_eq!(exit(&output), 2);
+    assert!(stderr(&output).contains("https is not supported"), "{}", stderr(&output));
 }

@@ -26,6 +26,9 @@ pub(crate) const DECISIVE: &[&str] = &[
     "enabled",
 ];
 
+/// Patterns of MM2's default whose groups nobody means to keep: a console's, and internal ones.
+const MEANT_TO_BE_LEFT_OUT: &[&str] = &["console-consumer-.*", "__.*"];
+
 /// Partitions without a commit that are named.
 const NAMED_MAX: usize = 5;
 
@@ -52,6 +55,11 @@ impl Walk<'_> {
                     "groups.exclude contains {pattern}, which matches {group} ({origin}){unknown}"
                 );
                 let mut finding = Finding::stops(Code::GroupExcluded, summary).because(&pattern);
+                if MEANT_TO_BE_LEFT_OUT.contains(&pattern.as_str())
+                    && config.origin("groups.exclude").is_none()
+                {
+                    finding.severity = Severity::Warning;
+                }
                 if let Some(rest) = without(&config.groups, &pattern) {
                     finding = finding.fix(self.property("groups.exclude", &rest));
                 }

@@ -22,6 +22,7 @@ use crate::history::SyncHistory;
 use crate::mm2::{CHECKPOINT_CONNECTOR, Connector, SOURCE_CONNECTOR, Status, Worker};
 
 mod chain;
+mod connectors;
 mod mm2;
 mod mm2_records;
 
