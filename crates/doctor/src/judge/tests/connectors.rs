@@ -35,7 +35,7 @@ fn a_policy_that_is_stated_in_one_connector_only_is_told_with_both_names() {
     assert!(finding.summary.contains(names), "{}", finding.summary);
     assert_eq!((finding.severity, finding.of_flow), (Severity::Error, true));
     let fix = format!(
-        "curl -X PATCH -H 'Content-Type: application/json' \\
+        "curl -X PATCH -H 'Content-Type: application/json' \
          http://connect:8083/connectors/hello%20checkpoints/config -d '{{\"{CLASS}\":\"{IDENTITY}\"}}'"
     );
     assert_eq!(finding.fix.first(), Some(&Fix::Command(fix)));
