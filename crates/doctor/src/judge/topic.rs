@@ -194,18 +194,13 @@ impl Walk<'_> {
             }
             _ => None,
         };
-        // What came from the target is there; a group that reads its own topics too loses nothing.
-        let harmless = key.is_none() && self.is_concerned();
         let said = key.map(|key| format!(" ({})", self.origin(key))).unwrap_or_default();
         let summary = format!("{topic} is not mirrored: {}{said}", Exclusion(refusal));
         if let Some(key) = key {
             let items = if key == "topics" { filter.include() } else { Some(filter.exclude()) };
             link.saw(key, list(items), self.origin(key));
         }
-        let mut finding = Finding::stops(Code::TopicNotMirrored, summary);
-        if harmless {
-            finding.severity = Severity::Info;
-        }
+        let finding = Finding::stops(Code::TopicNotMirrored, summary);
         match fix {
             Some(fix) => finding.fix(fix),
             None => finding,

@@ -147,10 +147,6 @@ impl<'a> Walk<'a> {
         self.concerned = true;
     }
 
-    pub(super) fn is_concerned(&self) -> bool {
-        self.concerned
-    }
-
     pub(super) fn is_mm2(&self) -> bool {
         self.by == Some(MirroredBy::MirrorMaker)
     }
