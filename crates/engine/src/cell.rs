@@ -54,8 +54,6 @@ pub(crate) struct Cell {
     pub(crate) asking: AtomicBool,
     /// When it stopped, for trying again; 0 while it goes on.
     pub(crate) stopped_ms: AtomicI64,
-    /// The last copied record must still be compared with its original.
-    pub(crate) compare: AtomicBool,
     /// Positions that somebody asked for and that are not known exactly: copied by somebody else.
     pub(crate) wanted: Mutex<BTreeSet<SourceOffset>>,
     pub(crate) said_foreign: AtomicBool,
@@ -74,7 +72,6 @@ impl Cell {
         target: (TopicPartition, TopicId),
         shard: usize,
         copier: Copier,
-        compare: bool,
     ) -> Arc<Self> {
         Arc::new(Self {
             source: source.0,
@@ -92,7 +89,6 @@ impl Cell {
             checking: AtomicBool::new(false),
             asking: AtomicBool::new(false),
             stopped_ms: AtomicI64::new(0),
-            compare: AtomicBool::new(compare),
             wanted: Mutex::default(),
             said_foreign: AtomicBool::new(false),
             said_doubled: AtomicBool::new(false),

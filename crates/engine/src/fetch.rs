@@ -152,7 +152,7 @@ fn wanted(flow: &Flow, broker: BrokerId) -> (Asked, Vec<FetchPartition>, bool) {
         }
         let from = {
             let copier = cell.copier.lock();
-            held_back |= copier.copying() && copier.wants_fetch().is_none();
+            held_back |= copier.is_full();
             copier.wants_fetch()
         };
         let Some(from) = from else { continue };

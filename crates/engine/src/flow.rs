@@ -106,7 +106,8 @@ pub(crate) struct Flow {
     pub(crate) generations: Generations,
     /// Those who wait for a write to the first shard.
     pub(crate) proofs: Mutex<Vec<oneshot::Sender<()>>>,
-    looks: Arc<Semaphore>,
+    /// Looks under way at once.
+    pub(crate) looks: Semaphore,
     /// Partitions that are being taken over.
     pub(crate) taking: Mutex<BTreeSet<TopicPartition>>,
     pub(crate) takings: Arc<Semaphore>,
@@ -161,7 +162,7 @@ impl Flow {
             wishes: Wishes::default(),
             generations: Generations::default(),
             proofs: Mutex::default(),
-            looks: Arc::new(Semaphore::new(LOOKS_MAX)),
+            looks: Semaphore::new(LOOKS_MAX),
             taking: Mutex::default(),
             takings: Arc::new(Semaphore::new(TAKINGS_MAX)),
             left: OnceCell::new(),
@@ -284,11 +285,7 @@ impl Flow {
             return;
         }
         let (flow, cell) = (self.clone(), cell.clone());
-        self.spawn(async move {
-            // The semaphore is never closed.
-            let Ok(_permit) = flow.looks.clone().acquire_owned().await else { return };
-            look::run(flow, cell).await;
-        });
+        self.spawn(look::run(flow, cell));
     }
 
     /// Makes sure that a loop fetches from every broker that leads a mirrored partition.

@@ -39,6 +39,7 @@ mod losses;
 mod notes;
 pub mod observe;
 mod options;
+mod original;
 mod ownership;
 mod parallel;
 mod report;

@@ -8,13 +8,14 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tracing::{debug, info, warn};
-use twinlog_batch::{BatchError, Record, batches, heads};
+use twinlog_batch::{BatchError, heads};
 use twinlog_client::{ClientError, ErrorCode, Isolation, LeaderView};
 use twinlog_flow::copy::{LookFrom, Producer, Stop, Tail, TailBatch};
 use twinlog_types::{Code, TargetOffset, TopicPartition};
 
 use crate::cell::{Cell, LaneKey};
 use crate::flow::{Flow, LANES_PER_BROKER};
+use crate::original;
 
 const TAIL_BYTES: i32 = 4 << 20;
 const TAIL_WAIT: Duration = Duration::from_millis(250);
@@ -45,12 +46,26 @@ pub(crate) async fn run(flow: Arc<Flow>, cell: Arc<Cell>) {
     }
     let mut failed = 0;
     loop {
-        let Some(from) = cell.copier.lock().wants_look() else { break };
-        let look = look(&flow, &cell, from);
+        let (from, original) = {
+            let copier = cell.copier.lock();
+            (copier.wants_look(), copier.wants_original())
+        };
+        if from.is_none() && original.is_none() {
+            break;
+        }
+        let asking = async {
+            // Held for one attempt: who waits for a dead broker must not hold up the others.
+            let Ok(_permit) = flow.looks.acquire().await else { return Ok(()) };
+            if let Some(from) = from {
+                return look(&flow, &cell, from).await;
+            }
+            let view = flow.target.leader_view(&cell.target).await?;
+            original::compare(&flow, &cell, &view).await
+        };
         let outcome = tokio::select! {
             biased;
             () = ending.ended() => break,
-            outcome = look => outcome,
+            outcome = asking => outcome,
         };
         match outcome {
             Ok(()) => break,
@@ -105,10 +120,7 @@ async fn look(flow: &Arc<Flow>, cell: &Arc<Cell>, from: LookFrom) -> Result<(), 
         return Ok(());
     }
     let tail = read_tail(flow, &view, cell, from).await?;
-    let (looked, compare) = {
-        let mut copier = cell.copier.lock();
-        (copier.looked(&tail), cell.compare.load(Ordering::Acquire))
-    };
+    let looked = cell.copier.lock().looked(&tail);
     let index =
         (cell.source.partition as usize ^ cell.source.topic.as_str().len()) % LANES_PER_BROKER;
     *cell.lane.lock() = Some(LaneKey { broker: view.broker(), index });
@@ -149,10 +161,7 @@ async fn look(flow: &Arc<Flow>, cell: &Arc<Cell>, from: LookFrom) -> Result<(), 
             "found stored without a usable answer"
         );
     }
-    if compare && looked.resumed {
-        compare_last(flow, cell, &view).await?;
-        cell.compare.store(false, Ordering::Release);
-    }
+    original::compare(flow, cell, &view).await?;
     if cell.copier.lock().stopped().is_some() {
         flow.stopped(cell);
     }
@@ -261,64 +270,6 @@ async fn read_tail(
     })
 }
 
-fn corrupt(tp: &TopicPartition, reason: BatchError) -> ClientError {
+pub(crate) fn corrupt(tp: &TopicPartition, reason: BatchError) -> ClientError {
     ClientError::Corrupt { about: tp.to_string(), reason }
-}
-
-/// The last copied record is compared with its original, where both still exist.
-async fn compare_last(
-    flow: &Arc<Flow>,
-    cell: &Arc<Cell>,
-    target: &LeaderView,
-) -> Result<(), ClientError> {
-    let (source_at, target_at) = {
-        let copier = cell.copier.lock();
-        let map = copier.map();
-        let Some(last) = map.acknowledged().checked_sub(1) else { return Ok(()) };
-        let (Some(source), Some(target)) = (map.source_of(last), map.target_of(last)) else {
-            return Ok(());
-        };
-        (source, target)
-    };
-    let source_view = flow.source.leader_view(&cell.source).await?;
-    let original = record_at(&source_view, &cell.source, source_at.0).await?;
-    let copied = record_at(target, &cell.target, target_at.0).await?;
-    if let (Some(original), Some(copied)) = (original, copied)
-        && (original.key != copied.key
-            || original.value != copied.value
-            || original.headers != copied.headers)
-    {
-        let reason = format!(
-            "the last copied record differs from its original: {} offset {source_at} and {} offset {target_at}",
-            cell.source, cell.target
-        );
-        cell.copier.lock().stop(Stop {
-            code: Code::ContentsDiffer,
-            reason,
-            range: Some((source_at, source_at.plus(1))),
-            passing: false,
-        });
-    }
-    Ok(())
-}
-
-async fn record_at(
-    view: &LeaderView,
-    tp: &TopicPartition,
-    offset: i64,
-) -> Result<Option<Record>, ClientError> {
-    let part = match view.fetch(offset, 1, Duration::ZERO, Isolation::ReadUncommitted).await {
-        // Gone by retention: nothing to compare with.
-        Err(error) if error.code() == Some(ErrorCode::OFFSET_OUT_OF_RANGE) => return Ok(None),
-        answer => answer?,
-    };
-    for batch in batches(part.records) {
-        let batch = batch.map_err(|reason| corrupt(tp, reason))?;
-        if batch.head().next_offset() <= offset || batch.head().is_control() {
-            continue;
-        }
-        let records = batch.records(256 << 20).map_err(|reason| corrupt(tp, reason))?;
-        return Ok(records.into_iter().find(|record| record.offset == offset));
-    }
-    Ok(None)
 }

@@ -202,7 +202,7 @@ mod tests {
             partition: 0,
         };
         let ids = (key.source_topic, key.target_topic);
-        Cell::new(key, (source, ids.0), (target, ids.1), 0, copier, false)
+        Cell::new(key, (source, ids.0), (target, ids.1), 0, copier)
     }
 
     /// The log's end is `end`, and ours up to there.
@@ -216,6 +216,9 @@ mod tests {
             last_sequence,
             batches: Vec::new(),
         });
+        if let Some(original) = copier.wants_original() {
+            copier.original_read(original, 0);
+        }
         store(copier);
     }
 

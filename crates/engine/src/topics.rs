@@ -422,7 +422,7 @@ async fn take_up(
             }
             Some(stored) if stored.position.is_some() || stored.damaged.is_some() => {
                 let copier = restore(flow, &source, setup, &stored);
-                insert(flow, topic, key, (source, target), copier, true);
+                insert(flow, topic, key, (source, target), copier);
             }
             Some(_) | None => new.push((topic, key, source, target, setup)),
         }
@@ -477,7 +477,7 @@ async fn begin(flow: &Arc<Flow>, new: Vec<New<'_>>) -> Result<(), ClientError> {
         }
         let producer = flow.generations.producer(topic).unwrap_or(flow.producer);
         let copier = Copier::new(setup, producer, SourceOffset(start.offset), origin);
-        insert(flow, topic, key, (source, target), copier, false);
+        insert(flow, topic, key, (source, target), copier);
     }
     takeover::begin(flow, foreign);
     Ok(())
@@ -512,18 +512,10 @@ pub(crate) fn insert(
     key: PartitionKey,
     (source, target): (TopicPartition, TopicPartition),
     copier: Copier,
-    compare: bool,
 ) {
     flow.options.claims.claim(&flow.name, &target.topic);
     let shard = flow.shard_of(&target);
-    let cell = Cell::new(
-        key,
-        (source, topic.source_id),
-        (target, topic.target_id),
-        shard,
-        copier,
-        compare,
-    );
+    let cell = Cell::new(key, (source, topic.source_id), (target, topic.target_id), shard, copier);
     if let Some(stored) = flow.stored.lock().partitions.get(&cell.key) {
         let lost = stored.gaps.values().filter(|gap| gap.why == Code::SourceGap);
         cell.lost.lock().extend(lost.map(|gap| (gap.from, gap.to)));

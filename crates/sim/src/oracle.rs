@@ -187,9 +187,8 @@ impl Mirror {
         self.seen.get(at).map_or(self.next, |seen| seen.target)
     }
 
-    /// The last record below `target`.
-    pub fn before(&self, target: i64) -> Option<&Seen> {
-        let at = self.seen.partition_point(|seen| seen.target < target);
-        self.seen.get(at.checked_sub(1)?)
+    /// The records below `target`, and the others.
+    pub fn around(&self, target: i64) -> (&[Seen], &[Seen]) {
+        self.seen.split_at(self.seen.partition_point(|seen| seen.target < target))
     }
 }

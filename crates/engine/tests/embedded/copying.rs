@@ -7,7 +7,7 @@ use twinlog_client::ErrorCode;
 use twinlog_embedded::{Action, Fault, NewRecord};
 use twinlog_flow::copy::Stop;
 use twinlog_protocol::ApiKey;
-use twinlog_types::{Code, TopicName, TopicPartition};
+use twinlog_types::{Code, SourceOffset, TopicName, TopicPartition};
 
 use crate::support::{World, until};
 
@@ -357,5 +357,29 @@ async fn what_waits_for_a_connection_to_a_frozen_broker_goes_to_the_new_leader()
     // The broker is out of sync nine seconds after it froze, and a dial is given up after ten.
     let took = began.elapsed();
     assert!(took < Duration::from_millis(8_500), "it waited for the frozen one: {took:?}");
+    engine.shutdown().await;
+}
+
+/// A new owner finds records that its forerunner had not stored as copied; the source loses them, and
+/// has others in their places before anything is fetched again.
+#[tokio::test(start_paused = true)]
+async fn what_the_source_lost_behind_a_new_owners_back_stops_its_partition() {
+    let world = World::new(39, 1);
+    world.source.create_topic("orders", 1, &[]).unwrap();
+    let topics = BTreeMap::from([("orders".to_owned(), 1)]);
+    let engine = world.start();
+    for from in [0, 5] {
+        world.source.append("orders", 0, &numbered(from, from + 5)).unwrap();
+        world.until_equal(&topics).await;
+    }
+    drop(engine);
+    let engine = world.start();
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert!(world.source.lose_tail("orders", 0, 5));
+    world.source.append("orders", 0, &numbered(100, 120)).unwrap();
+    let stop = stop_of(&engine, "orders", 0).await;
+    assert_eq!(stop.code, Code::SourceTruncated, "{}", stop.reason);
+    assert_eq!(stop.range, Some((SourceOffset(5), SourceOffset(10))));
+    assert_eq!(world.target_records("orders", 0).len(), 10);
     engine.shutdown().await;
 }

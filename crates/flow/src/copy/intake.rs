@@ -53,7 +53,8 @@ impl Copier {
     pub fn fetched(&mut self, fetched: Fetched) -> u64 {
         // An answer to a fetch from before a cut would look like a hole. What comes once the end is
         // decided would be copied beyond the stretch that the stop names.
-        if self.phase != Phase::Copy || fetched.from != self.fetch_position || self.ends.is_some() {
+        let expected = self.phase == Phase::Copy && self.wants_original().is_none();
+        if !expected || fetched.from != self.fetch_position || self.ends.is_some() {
             return 0;
         }
         let before = self.planned_count;

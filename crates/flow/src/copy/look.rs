@@ -135,6 +135,8 @@ impl Copier {
         }
         self.cut_front_smaller();
         self.map.prune(tail.log_start);
+        // Where there is nothing to compare yet, what is copied from now on needs no comparing.
+        self.unproven &= self.wants_original().is_some();
         looked.resumed = self.phase == Phase::Copy;
         looked
     }

@@ -17,7 +17,10 @@
 //! 6. While the target's leader has no state of our producer (the first batch; history whose
 //!    state expired) only one batch is unacknowledged: a leader without state takes any sequence.
 //! 7. A stopped partition holds no fetched bytes.
-//! 8. Runs that any owner may have sent stay in the durable state until the log told how far they
+//! 8. Where nobody remembers the source's leader epoch of what was copied last (a former owner did it,
+//!    or the target lost what came behind), nothing is fetched before the source told it: without
+//!    it no fetch notices that the source lost its end and wrote another one.
+//! 9. Runs that any owner may have sent stay in the durable state until the log told how far they
 //!    were used: a batch that arrives late is explained by the state of that moment.
 //!
 //! # What no look can tell
@@ -36,6 +39,7 @@
 
 mod intake;
 mod look;
+mod original;
 mod send;
 mod store;
 #[cfg(test)]
@@ -213,6 +217,8 @@ pub struct Copier {
     /// What of those runs lies ahead of this plan. They stay in the durable state while the source
     /// bears them out: their planner may still be sending.
     former: VecDeque<RunStart>,
+    /// The last copied record must be compared with its original before anything is fetched.
+    unproven: bool,
     /// The target's tail was looked at once: before that there is nothing to say about it.
     known: bool,
     start: SourceOffset,
@@ -255,6 +261,7 @@ impl Copier {
         let runs = map.runs();
         let mut copier = Self::with(setup, producer, map, position.start, position.origin);
         copier.recovering = true;
+        copier.unproven = true;
         copier.durable_runs = runs;
         copier.target_epoch = position.target_epochs.last().map_or(-1, |&(epoch, _)| epoch);
         copier.fetch_epoch = position.source_epoch;
@@ -284,6 +291,7 @@ impl Copier {
             given_up: Vec::new(),
             recovering: false,
             former: VecDeque::new(),
+            unproven: false,
             known: false,
             start,
             origin,
@@ -380,11 +388,19 @@ impl Copier {
         self.setup.limits.batch_bytes = bytes;
     }
 
-    /// Where to fetch from; `None` while the queue is full or nothing may be sent.
+    /// Where to fetch from; `None` while the queue is full, nothing may be sent, or
+    /// [`Copier::wants_original`] must come first.
     pub fn wants_fetch(&self) -> Option<FetchFrom> {
-        let room = self.queue_bytes < self.setup.limits.queue_bytes;
-        (self.phase == Phase::Copy && room && self.ends.is_none())
-            .then_some(FetchFrom { offset: self.fetch_position, last_epoch: self.fetch_epoch })
+        (self.phase == Phase::Copy
+            && !self.is_full()
+            && self.ends.is_none()
+            && self.wants_original().is_none())
+        .then_some(FetchFrom { offset: self.fetch_position, last_epoch: self.fetch_epoch })
+    }
+
+    /// Whether it holds as much as it may, and copies.
+    pub fn is_full(&self) -> bool {
+        self.phase == Phase::Copy && self.queue_bytes >= self.setup.limits.queue_bytes
     }
 
     /// Ends the copy of this partition. What was fetched and not acknowledged is given up. What was
@@ -541,6 +557,7 @@ impl Copier {
         self.origin = self.map.origin().unwrap_or(self.origin);
         self.fetch_position = self.map.copied_to();
         self.fetch_epoch = self.acknowledged_epoch;
+        self.unproven |= self.fetch_epoch < 0;
     }
 
     /// The map with all runs that somebody may have sent: what the durable state must hold.

@@ -15,10 +15,14 @@ pub fn skips(mirror: &Mirror, committed: Option<i64>, target: i64) -> Option<Str
             mirror.next
         ));
     }
-    let last = mirror.before(target).filter(|seen| seen.source >= committed)?;
+    // What stands twice, where that is allowed, is read behind the place as well as in front of it.
+    let (below, above) = mirror.around(target);
+    let again = |number| above.iter().any(|seen| seen.number == number);
+    let skipped =
+        below.iter().rev().find(|seen| seen.source >= committed && !again(seen.number))?;
     Some(format!(
         "{target} was committed for {committed}, which skips source offset {} at {}",
-        last.source, last.target
+        skipped.source, skipped.target
     ))
 }
 

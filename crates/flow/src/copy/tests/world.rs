@@ -393,6 +393,10 @@ impl World {
         let tail = self.broker.tail(from, PRODUCER);
         let actor = &mut self.actors[index];
         let looked = actor.copier.looked(&tail);
+        // Only a look asks for it.
+        if let Some(original) = actor.copier.wants_original() {
+            actor.copier.original_read(original, 0);
+        }
         actor.unfenced = tail.last_sequence.is_none();
         actor.log_start = tail.log_start.0;
         let settled = actor.copier.map().target_end();

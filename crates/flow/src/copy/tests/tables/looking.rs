@@ -335,3 +335,30 @@ fn segments_that_a_cut_left_behind_do_not_come_back() {
     let map = twinlog_offsets::OffsetMap::restore(&position, segments).unwrap();
     assert_eq!((map.runs(), map.acknowledged()), (1, 1));
 }
+
+#[test]
+fn nothing_is_fetched_behind_records_whose_epoch_nobody_remembers_before_the_source_told_it() {
+    let found = Tail { agreed: TargetOffset(4), batches: vec![ours(4, 4, 2)], ..tail(6, Some(5)) };
+    let recovered = || {
+        let mut copier = restored();
+        assert!(copier.looked(&found).resumed);
+        assert_eq!(copier.wants_original(), Some(SourceOffset(5)));
+        assert_eq!((copier.wants_fetch(), copier.is_full()), (None, false));
+        copier
+    };
+    let mut copier = recovered();
+    copier.original_read(SourceOffset(3), 9);
+    assert_eq!(copier.wants_fetch(), None, "that is another record");
+    copier.original_read(SourceOffset(5), 7);
+    let from = copier.wants_fetch().unwrap();
+    assert_eq!((from.offset, from.last_epoch), (SourceOffset(6), 7));
+    // The source lost what had been copied.
+    let mut copier = recovered();
+    copier.original_beyond(SourceOffset(5), SourceOffset(3));
+    assert_eq!(stop_of(&copier), (Code::SourceTruncated, Some((3, 6))));
+    // The target lost what the newest epoch is known of.
+    let mut copier = under_way(5);
+    copier.look_first();
+    copier.looked(&tail(4, Some(3)));
+    assert_eq!(copier.wants_original(), Some(SourceOffset(3)));
+}

@@ -77,7 +77,11 @@ pub(super) fn foreign(base: i64, count: u32) -> TailBatch {
 
 pub(super) fn look(copier: &mut Copier, tail: &Tail) -> Looked {
     assert!(copier.wants_look().is_some(), "no look is wanted");
-    copier.looked(tail)
+    let looked = copier.looked(tail);
+    if let Some(original) = copier.wants_original() {
+        copier.original_read(original, 0);
+    }
+    looked
 }
 
 pub(super) fn store(copier: &mut Copier) {
