@@ -6,6 +6,7 @@
 //! Exit code: 3 when something could not be found out or the scratch group may still be there, else
 //! 1 when the group would not read the same records, else 0.
 
+use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use serde::Serialize;
@@ -129,13 +130,11 @@ async fn play(args: &Rehearse, observer: &Observer, plan: &Plan) -> Result<Playe
             ..failure
         });
     }
-    match played {
-        Some(played) => played.map(Played::Whole),
-        None => {
-            eprintln!("twinlog: interrupted; the scratch group {} is removed", plan.scratch);
-            Ok(Played::Interrupted)
-        }
+    if let Some(played) = played {
+        return played.map(Played::Whole);
     }
+    eprintln!("twinlog: interrupted; the scratch group {} is removed", plan.scratch);
+    Ok(Played::Interrupted)
 }
 
 /// Ends with Ctrl-C or SIGTERM.
@@ -197,7 +196,8 @@ fn say_plans(
                 offset(one.target_offset),
             ]);
         }
-        text += &format!(
+        let _ = write!(
+            text,
             "{name}  would give the new group {scratch} on {target} the positions of {group} there, \
              read up to {records} records of each partition on both clusters, compare them, and \
              remove {scratch}:\n\n{table}\nNothing was done.\n",
@@ -273,7 +273,7 @@ fn answer(done: &[(&Observer, &Plan, Vec<Rehearsed>)], out: Output) -> Result<()
         let verdict =
             if well { "reads the same records" } else { "does not read the same records" };
         let (flow, group) = (&observer.config.name, &plan.group);
-        text += &format!("{flow}  group {group} {verdict} on {}\n\n", flow.target);
+        let _ = writeln!(text, "{flow}  group {group} {verdict} on {}\n", flow.target);
         let columns = [
             "TOPIC",
             "P",
@@ -306,10 +306,10 @@ fn answer(done: &[(&Observer, &Plan, Vec<Rehearsed>)], out: Output) -> Result<()
         for one in rehearsed {
             for found in one.findings.iter().take(FINDINGS_SHOWN) {
                 let (topic, partition) = (&one.planned.topic, one.planned.partition);
-                text += &format!("  {topic}-{partition}: {}\n", finding(found));
+                let _ = writeln!(text, "  {topic}-{partition}: {}", finding(found));
             }
         }
-        text += &format!("\nthe scratch group {} is removed\n", plan.scratch);
+        let _ = writeln!(text, "\nthe scratch group {} is removed", plan.scratch);
     }
     Output::text(&text)
 }

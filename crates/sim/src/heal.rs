@@ -10,6 +10,7 @@ use crate::checks::{
     Invariant, Stopped, i1_loss, i2_repeats, i3_order, i5_translation, i7_transactions,
     i8_ownership, state_bytes,
 };
+use crate::faults::Kind;
 use crate::instances::STATE;
 use crate::look::judge;
 use crate::network::Dialer;
@@ -129,9 +130,23 @@ impl Simulation {
 
     /// Whether the target lost records of a partition that does not go on: a batch on its way came in
     /// behind the loss, which the product says, or the source had lost records before, and what the
-    /// target loses then is seen from outside only.
+    /// target loses then is seen from outside only. Or a target that forgets producers refused a batch and
+    /// took the one behind it, which no producer can prevent that has more than one on its way.
     fn overtaken(&self, place: &Place) -> bool {
-        self.target_lost.contains(place) && self.stops.get(place).is_some_and(|stop| !stop.passing)
+        let Some(stop) = self.stops.get(place).filter(|stop| !stop.passing) else { return false };
+        let forgets = self.world.forgets || self.swarm.contains(&Kind::ProducersForgotten);
+        let told = stop.code == "target-truncated" && forgets;
+        self.target_lost.contains(place) || (told && self.was_jumped_over(place))
+    }
+
+    /// Whether the mirror goes on behind a record that it lacks.
+    fn was_jumped_over(&self, place: &Place) -> bool {
+        let Some((log, known)) = self.logs.get(place).zip(self.mirrors.get(place)) else {
+            return false;
+        };
+        log.expected().any(|record| {
+            Some(record.offset) < known.highest && !known.times.contains_key(&record.number)
+        })
     }
 
     /// Where the product says that it began to read a partition.

@@ -18,6 +18,8 @@ pub struct World {
     /// `world`.
     pub target: EmbeddedCluster,
     seed: u64,
+    /// The target forgets producers of history almost as soon as it is written.
+    pub(crate) forgets: bool,
     /// Fetched bytes that one partition may hold.
     partition_bytes: usize,
 }
@@ -44,16 +46,17 @@ impl World {
             if random.one_in(4) {
                 options.version = KafkaVersion::V3_9;
             }
-            if random.one_in(2) {
+            let forgets = random.one_in(2);
+            if forgets {
                 // History is forgotten almost as soon as it is written.
                 options.producer_expiration_check = Duration::from_secs(1);
             }
-            EmbeddedCluster::start(options)
+            (EmbeddedCluster::start(options), forgets)
         };
-        let source = cluster("hello", seed);
-        let target = cluster("world", seed ^ 0x5555);
+        let (source, _) = cluster("hello", seed);
+        let (target, forgets) = cluster("world", seed ^ 0x5555);
         let partition_bytes = if random.one_in(4) { 2_000 } else { 4 << 20 };
-        Self { source, target, seed, partition_bytes }
+        Self { source, target, seed, forgets, partition_bytes }
     }
 
     /// Clusters of one broker each, with nothing drawn.
@@ -64,6 +67,7 @@ impl World {
             source: EmbeddedCluster::start(EmbeddedOptions::new("hello")),
             target: EmbeddedCluster::start(target),
             seed: 1,
+            forgets: false,
             partition_bytes: 4 << 20,
         }
     }

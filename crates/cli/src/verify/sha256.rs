@@ -30,6 +30,7 @@ pub(super) fn sha256(bytes: &[u8]) -> String {
     state.iter().fold(String::new(), |text, word| text + &format!("{word:08x}"))
 }
 
+#[expect(clippy::many_single_char_names, reason = "the names of the standard")]
 fn compress(state: &mut [u32; 8], block: &[u8]) {
     let mut words = [0u32; 64];
     for (word, bytes) in words.iter_mut().zip(block.chunks_exact(4)) {

@@ -143,7 +143,7 @@ fn settle(flow: &Arc<Flow>, known: Known, behind: Behind) {
         Behind::Copied(start, walked, end) => (start, walked, end),
         Behind::Ours => {
             let copier = topics::restore(flow, &source, setup, &stored);
-            return topics::insert(flow, &topic, key, at, copier, true);
+            return topics::insert(flow, &topic, key, at, copier);
         }
         Behind::Mixed(why) => {
             let mut copier = topics::restore(flow, &source, setup, &stored);
@@ -153,7 +153,7 @@ fn settle(flow: &Arc<Flow>, known: Known, behind: Behind) {
             );
             let code = Code::TargetNotEmpty;
             copier.stop(Stop { code, reason, range: None, passing: false });
-            return topics::insert(flow, &topic, key, at, copier, true);
+            return topics::insert(flow, &topic, key, at, copier);
         }
     };
     let before = stored.position.as_ref().and_then(|position| stored.map(position).ok());
@@ -172,7 +172,7 @@ fn settle(flow: &Arc<Flow>, known: Known, behind: Behind) {
     );
     let copier = taken(flow, setup, start, end, inherited);
     store(flow, &target, &durable);
-    topics::insert(flow, &topic, key, at, copier, false);
+    topics::insert(flow, &topic, key, at, copier);
 }
 
 fn taken(

@@ -215,7 +215,7 @@ fn settle(flow: &Arc<Flow>, foreign: Foreign, taking: Taking) {
                 high.0 - 1
             );
             store(flow, &target, &durable);
-            topics::insert(flow, &topic, key, at, copier, false);
+            topics::insert(flow, &topic, key, at, copier);
         }
         Taking::Refused(why) => {
             let mut copier = Copier::new(setup, flow.producer, start, high);
@@ -230,7 +230,7 @@ fn settle(flow: &Arc<Flow>, foreign: Foreign, taking: Taking) {
                 range: None,
                 passing: false,
             });
-            topics::insert(flow, &topic, key, at, copier, false);
+            topics::insert(flow, &topic, key, at, copier);
         }
         Taking::Later(why) => {
             info!(flow = %flow.name, partition = %source, "not taken over yet: {why}");

@@ -98,6 +98,11 @@ impl Copier {
         self.planned_count.saturating_sub(before)
     }
 
+    /// Whether it holds as much as it may, and copies.
+    pub fn is_full(&self) -> bool {
+        self.phase == Phase::Copy && self.queue_bytes >= self.setup.limits.queue_bytes
+    }
+
     /// Nothing waits: everything before the fetch position is done with.
     pub(super) fn rest(&mut self) {
         self.map.acknowledge(self.planned_count, self.fetch_position);

@@ -345,14 +345,15 @@ impl Copier {
         Ok(())
     }
 
-    /// Records are missing in front of a batch of ours. Whoever copies appends the next one only, so
-    /// the target lost them, and a batch that was on its way came in behind the loss. What was lost
-    /// could only be copied behind it, out of order.
+    /// Records are missing in front of a batch of ours. Whoever copies sends in order, so the target lost
+    /// them and a batch that was on its way came in behind the loss; or it forgot our producer while
+    /// several were on their way, refused one and took the next. What is missing could only be copied
+    /// behind it, out of order.
     fn overtaken(&self, batch: &TailBatch, count: u64) -> Stop {
         Stop {
             code: Code::TargetTruncated,
             reason: format!(
-                "{}: the target lost records and then took record {count} at offset {}, where record {} belongs: what was lost would stand behind it; delete the mirror to have it copied anew",
+                "{}: record {count} stands at offset {}, where record {} belongs: the target lost what was in front of it, or refused that and had forgotten its producer; what is missing would stand behind it, so delete the mirror to have it copied anew",
                 self.setup.target_topic,
                 batch.base,
                 self.map.acknowledged()

@@ -17,9 +17,8 @@
 //! 6. While the target's leader has no state of our producer (the first batch; history whose
 //!    state expired) only one batch is unacknowledged: a leader without state takes any sequence.
 //! 7. A stopped partition holds no fetched bytes.
-//! 8. Where nobody remembers the source's leader epoch of what was copied last (a former owner did it,
-//!    or the target lost what came behind), nothing is fetched before the source told it: without
-//!    it no fetch notices that the source lost its end and wrote another one.
+//! 8. Where nobody remembers the source's leader epoch of what was copied last, nothing is fetched
+//!    before the source told it: without it no fetch notices that the source lost that.
 //! 9. Runs that any owner may have sent stay in the durable state until the log told how far they
 //!    were used: a batch that arrives late is explained by the state of that moment.
 //!
@@ -396,11 +395,6 @@ impl Copier {
             && self.ends.is_none()
             && self.wants_original().is_none())
         .then_some(FetchFrom { offset: self.fetch_position, last_epoch: self.fetch_epoch })
-    }
-
-    /// Whether it holds as much as it may, and copies.
-    pub fn is_full(&self) -> bool {
-        self.phase == Phase::Copy && self.queue_bytes >= self.setup.limits.queue_bytes
     }
 
     /// Ends the copy of this partition. What was fetched and not acknowledged is given up. What was
