@@ -41,6 +41,29 @@ pub enum StateError {
         why: Malformed,
     },
 
+    /// A sealed block of an offset map cannot be read.
+    #[error("block {block} of the offset map cannot be read: {why}")]
+    Block {
+        /// The block's number.
+        block: u32,
+        /// What is wrong with the bytes.
+        why: Malformed,
+    },
+
+    /// A sealed block of an offset map is not there, although a later one is.
+    #[error("block {block} of the offset map is missing")]
+    BlockMissing {
+        /// The number of the missing block.
+        block: u32,
+    },
+
+    /// A sealed block starts before the end of the one before it, or what follows it does.
+    #[error("block {block} of the offset map and what follows it overlap")]
+    BlockOrder {
+        /// The block's number.
+        block: u32,
+    },
+
     /// A segment of an offset map is not there, although a later record needs it.
     #[error("segment {segment} of the offset map is missing")]
     SegmentMissing {

@@ -86,7 +86,7 @@ impl Stretch {
             return Ok(Self::empty(from, to));
         }
         let segment = Bytes::copy_from_slice(reader.take(reader.remaining())?);
-        let decoded = Segment::decode(&segment)?;
+        let decoded = Segment::decode(&segment, RUNS_PER_SEGMENT)?;
         let (first, last) = (decoded.first(), decoded.last());
         let inside = records.checked_sub(last.count).filter(|&length| length > 0);
         let end = inside.and_then(|length| last.after(length)).ok_or(Malformed::Number)?;
@@ -94,7 +94,7 @@ impl Stretch {
             return Err(Malformed::Number);
         }
         let mut map =
-            OffsetMap::from_segments(from, [(0, segment)]).map_err(|_| Malformed::Number)?;
+            OffsetMap::from_segments(from, [], [(0, segment)]).map_err(|_| Malformed::Number)?;
         map.acknowledge(records, to);
         Ok(Self { map })
     }

@@ -97,9 +97,13 @@ impl Segment {
         self.runs >= RUNS_PER_SEGMENT
     }
 
+    /// Appends the starts of `other`, which follows this one.
+    pub(crate) fn append(&mut self, other: &Self) {
+        other.starts().for_each(|run| self.push(run));
+    }
+
     /// Appends a start. The caller has checked that it follows the last one and that there is room.
     pub(crate) fn push(&mut self, run: RunStart) {
-        debug_assert!(!self.is_full());
         let (hole, gap) =
             self.last.distance_to(run).expect("the map appends only starts that follow the last");
         put_unsigned(&mut self.deltas, ((run.count - self.last.count) << 1) | u64::from(gap > 0));
@@ -161,13 +165,14 @@ impl Segment {
         out.into()
     }
 
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
+    /// Reads a segment of at most `limit` runs.
+    pub(crate) fn decode(bytes: &[u8], limit: usize) -> Result<Self, Malformed> {
         let mut reader = Reader::new(bytes);
         reader.version()?;
         let announced = reader.unsigned()?;
         let runs = usize::try_from(announced)
             .ok()
-            .filter(|runs| (1..=RUNS_PER_SEGMENT).contains(runs))
+            .filter(|runs| (1..=limit).contains(runs))
             .ok_or(Malformed::Runs(announced))?;
         let count = reader.unsigned()?;
         let source = SourceOffset(reader.narrow()?);

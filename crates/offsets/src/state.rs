@@ -29,7 +29,7 @@ pub use journal::{GroupJournal, Placed};
 
 use crate::coding::{self, Reader, put_signed, put_text, put_unsigned};
 use crate::segment::{RunStart, Segment};
-use crate::{Malformed, StateError, Stretch};
+use crate::{Malformed, RUNS_PER_BLOCK, StateError, Stretch};
 
 const POSITION: u8 = 1;
 const SEGMENT: u8 = 2;
@@ -39,6 +39,7 @@ const JOURNAL: u8 = 5;
 const DECISION: u8 = 6;
 const ANSWER: u8 = 7;
 const INHERITED: u8 = 8;
+const BLOCK: u9 = 9;
 
 /// Which life of which partition a record is about. Cluster and topic ids are part of it: a
 /// recreated topic or another cluster behind the same address never meets foreign state.
@@ -65,6 +66,8 @@ pub enum StateKey {
     Position(PartitionKey),
     /// A segment of a partition's offset map, by number.
     Segment(PartitionKey, u32),
+    /// A sealed stretch of a partition's offset map, by number.
+    Block(PartitionKey, u32),
     /// A stretch of a partition that could not be copied, by number.
     Gap(PartitionKey, u32),
     /// What is known of records that somebody else copied, by the first source offset.
@@ -156,9 +159,11 @@ pub struct Lease {
 pub enum StateRecord {
     /// How far a partition is copied.
     Position(PartitionKey, Position),
-    /// A segment of a partition's offset map, as
-    /// [`OffsetMap::segments_since`](crate::OffsetMap::segments_since) gave it.
+    /// A segment of a partition's offset map, as [`Durable::changes`](crate::Durable::changes) gave
+    /// it.
     Segment(PartitionKey, u32, Bytes),
+    /// A sealed [`Block`](crate::Block) of a partition's offset map.
+    Block(PartitionKey, u32, Bytes),
     /// A stretch of a partition that could not be copied.
     Gap(PartitionKey, u32, Gap),
     /// What is known of records that somebody else copied.
@@ -182,15 +187,15 @@ pub enum StateRecord {
     Answer(Pair, Subject, Answer),
 }
 
-/// The run starts that the bytes of a [`StateRecord::Segment`] hold, in order. A run lasts until the
-/// next one's count; the last one of a segment until the first of the segment behind it, or as far as
+/// The run starts that the bytes of a [`StateRecord::Segment`] or [`StateRecord::Block`] hold, in
+/// order. A run lasts until the next one's count; the last one of a segment until the first of the segment behind it, or as far as
 /// the position goes.
 ///
 /// # Errors
 ///
 /// When the bytes are not a segment.
 pub fn segment_runs(segment: &[u8]) -> Result<Vec<RunStart>, Malformed> {
-    Segment::decode(segment).map(|segment| segment.starts().collect())
+    Segment::decode(segment, RUNS_PER_BLOCK).map(|segment| segment.starts().collect())
 }
 
 impl StateKey {
@@ -204,6 +209,11 @@ impl StateKey {
             }
             Self::Segment(key, number) => {
                 out.push(SEGMENT);
+                put_partition_key(&mut out, key);
+                put_unsigned(&mut out, u64::from(*number));
+            }
+            Self::Block(key, number) => {
+                out.push(BLOCK);
                 put_partition_key(&mut out, key);
                 put_unsigned(&mut out, u64::from(*number));
             }
@@ -251,6 +261,7 @@ impl StateKey {
         match self {
             Self::Position(_) => "position",
             Self::Segment(..) => "segment",
+            Self::Block(..) => "block",
             Self::Gap(..) => "gap",
             Self::Inherited(..) => "inherited",
             Self::Lease { .. } => "lease",
@@ -267,6 +278,7 @@ impl StateRecord {
         match self {
             Self::Position(key, _) => StateKey::Position(key.clone()),
             Self::Segment(key, number, _) => StateKey::Segment(key.clone(), *number),
+            Self::Block(key, number, _) => StateKey::Block(key.clone(), *number),
             Self::Gap(key, number, _) => StateKey::Gap(key.clone(), *number),
             Self::Inherited(key, stretch) => StateKey::Inherited(key.clone(), stretch.from()),
             Self::Lease { source_cluster, target_cluster, shard, .. } => StateKey::Lease {
@@ -286,7 +298,7 @@ impl StateRecord {
         let mut value = vec![coding::VERSION];
         match self {
             Self::Position(_, position) => put_position(&mut value, position),
-            Self::Segment(_, _, segment) => value.extend_from_slice(segment),
+            Self::Segment(_, _, runs) | Self::Block(_, _, runs) => value.extend_from_slice(runs),
             Self::Gap(_, _, gap) => {
                 put_signed(&mut value, gap.from.0);
                 put_signed(&mut value, gap.to.0);
@@ -379,6 +391,7 @@ fn read_key(bytes: &[u8]) -> Result<StateKey, Malformed> {
     let key = match reader.byte()? {
         POSITION => StateKey::Position(read_partition_key(&mut reader)?),
         SEGMENT => StateKey::Segment(read_partition_key(&mut reader)?, reader.narrow()?),
+        BLOCK => StateKey::Block(read_partition_key(&mut reader)?, reader.narrow()?),
         GAP => StateKey::Gap(read_partition_key(&mut reader)?, reader.narrow()?),
         INHERITED => {
             StateKey::Inherited(read_partition_key(&mut reader)?, SourceOffset(reader.signed()?))
@@ -421,6 +434,10 @@ fn read_value(key: StateKey, content: &[u8]) -> Result<StateRecord, Malformed> {
         StateKey::Segment(key, number) => {
             let segment = reader.take(reader.remaining())?;
             StateRecord::Segment(key, number, Bytes::copy_from_slice(segment))
+        }
+        StateKey::Block(key, number) => {
+            let block = reader.take(reader.remaining())?;
+            StateRecord::Block(key, number, Bytes::copy_from_slice(block))
         }
         StateKey::Gap(key, number) => StateRecord::Gap(key, number, read_gap(&mut reader)?),
         StateKey::Inherited(key, from) => {

@@ -81,6 +81,7 @@ fn one_of_each() -> Vec<StateRecord> {
             Subject::Group("app".into()),
             Answer { by: "me".into(), of_ms: 5, at_ms: 6, done: true, text: "done".into() },
         ),
+        StateRecord::Block(partition_key(), 2, Bytes::from_static(b"\x01\x01\0\0\0")),
     ]
 }
 

@@ -71,6 +71,9 @@ pub struct Looked {
     pub estranged: bool,
     /// Nothing stands in the way of sending.
     pub resumed: bool,
+    /// The target may have lost more than the map has at hand: nothing was done. Hand the block with
+    /// this number to [`Copier::reopen`], and then the same tail to [`Copier::looked`].
+    pub needs_block: Option<u32>,
 }
 
 impl Copier {
@@ -100,6 +103,9 @@ impl Copier {
         let mut looked = Looked::default();
         if self.wants_look().is_none() {
             return looked;
+        }
+        if let Some(needs_block) = self.block_needed(tail) {
+            return Looked { needs_block: Some(needs_block), ..looked };
         }
         let end_before = self.map.target_end();
         let agreed = self.agreement(tail);
@@ -154,6 +160,19 @@ impl Copier {
 
     fn has_acknowledged(&self) -> bool {
         self.map.first().is_some_and(|first| first.count < self.map.acknowledged())
+    }
+
+    /// The sealed block without which nobody can say what the target lost, or forget it.
+    fn block_needed(&self, tail: &Tail) -> Option<u32> {
+        let end = self.map.target_end();
+        let agreed = tail.agreed.min(tail.log_end).min(end);
+        if agreed == end {
+            return None;
+        }
+        if self.map.block_of_target(agreed.max(tail.log_start)).is_some() {
+            return self.map.blocks().last();
+        }
+        self.map.block_for_cut(self.map.count_of_target(agreed).unwrap_or(0))
     }
 
     /// Up to where the acknowledged part of the mirror is still there: as far as leader epochs

@@ -51,7 +51,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use twinlog_batch::{Batch, Codec, Outgoing, Record};
 use twinlog_offsets::state::Position;
-use twinlog_offsets::{Inherited, OffsetMap, RUNS_PER_SEGMENT, RunStart, StateError, Stretch};
+use twinlog_offsets::{
+    Block, Changes, Durable, Inherited, OffsetMap, RUNS_PER_SEGMENT, RunStart, StateError, Stretch,
+};
 use twinlog_types::{
     Code, LeaderEpoch, Planted, ProducerEpoch, ProducerId, SourceOffset, TargetOffset, TopicName,
     planted,
@@ -222,14 +224,15 @@ pub struct Copier {
     known: bool,
     start: SourceOffset,
     origin: TargetOffset,
-    durable_runs: usize,
+    /// What of the map the state holds.
+    durable: Durable,
     /// The target's leader knows our producer: it refuses a batch whose forerunner is missing.
     fenced: bool,
     /// Nothing is sent before the state was written once more.
     must_store: bool,
     /// What a write under way says was overtaken.
     outdated: bool,
-    storing: Option<store::Stored>,
+    storing: Option<(store::Stored, Changes)>,
     stored: Option<store::Stored>,
     /// Stops the partition once everything taken in before was acknowledged.
     ends: Option<Stop>,
@@ -254,14 +257,14 @@ impl Copier {
     }
 
     /// A partition that a former owner copied up to `position` at least. `map` is what
-    /// [`OffsetMap::restore`] made of the position and its segments.
-    pub fn restore(setup: Setup, position: &Position, map: OffsetMap) -> Self {
+    /// [`OffsetMap::restore`] made of the position and what belongs to it, `durable` what of it is
+    /// there.
+    pub fn restore(setup: Setup, position: &Position, map: OffsetMap, durable: Durable) -> Self {
         let producer = Producer { id: position.producer_id, epoch: position.producer_epoch };
-        let runs = map.runs();
         let mut copier = Self::with(setup, producer, map, position.start, position.origin);
         copier.recovering = true;
         copier.unproven = true;
-        copier.durable_runs = runs;
+        copier.durable = durable;
         copier.target_epoch = position.target_epochs.last().map_or(-1, |&(epoch, _)| epoch);
         copier.fetch_epoch = position.source_epoch;
         copier.acknowledged_epoch = position.source_epoch;
@@ -294,7 +297,7 @@ impl Copier {
             known: false,
             start,
             origin,
-            durable_runs: 0,
+            durable: Durable::default(),
             fenced: false,
             must_store: true,
             outdated: false,
@@ -325,6 +328,15 @@ impl Copier {
     /// The offset map, for translating.
     pub fn map(&self) -> &OffsetMap {
         &self.map
+    }
+
+    /// Takes the runs of a sealed block back, which [`Looked::needs_block`] asked for.
+    ///
+    /// # Errors
+    ///
+    /// When `block` is not the one that was sealed.
+    pub fn reopen(&mut self, block: &Block) -> Result<(), StateError> {
+        self.map.reopen(block)
     }
 
     /// Why it does not go on, where it does not.
@@ -575,7 +587,7 @@ impl Copier {
 
     /// Only the first `runs` runs are as they were written; a write under way may hold others.
     fn runs_taken_back(&mut self, runs: usize) {
-        self.durable_runs = self.durable_runs.min(runs);
+        self.durable.taken_back(runs);
         self.outdated = true;
     }
 

@@ -44,7 +44,7 @@ impl Copier {
             return None;
         }
         let next = self.pending.get(self.sent)?;
-        if next.runs_needed > self.durable_runs {
+        if next.runs_needed > self.durable.runs() {
             return None;
         }
         if next.outgoing.is_none() {
@@ -103,7 +103,7 @@ impl Copier {
             let fits = pending.bytes < limits.merge_below
                 && bytes + pending.bytes <= bytes_max
                 && records + pending.count <= limits.batch_records
-                && pending.runs_needed <= self.durable_runs
+                && pending.runs_needed <= self.durable.runs()
                 && pending.outgoing.is_none()
                 && !pending.part
                 && pending.content.codec().is_some_and(|own| *codec.get_or_insert(own) == own);

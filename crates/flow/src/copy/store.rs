@@ -1,6 +1,6 @@
 //! What of the partition's state must be written, and what is allowed once it is.
 
-use bytes::Bytes;
+use twinlog_offsets::Changes;
 use twinlog_offsets::state::Position;
 use twinlog_types::{Planted, SourceOffset, planted};
 
@@ -19,8 +19,8 @@ pub(super) struct Stored {
 pub struct StateWrite {
     /// The position; `written_ms` is the writer's to fill in.
     pub position: Position,
-    /// Segments of the map that changed: number and content.
-    pub segments: Vec<(u32, Bytes)>,
+    /// What changed of the map.
+    pub map: Changes,
 }
 
 impl Copier {
@@ -33,7 +33,7 @@ impl Copier {
                 || self
                     .pending
                     .get(self.sent)
-                    .is_some_and(|pending| pending.runs_needed > self.durable_runs))
+                    .is_some_and(|pending| pending.runs_needed > self.durable.runs()))
     }
 
     /// Whether the durable state is behind.
@@ -42,7 +42,7 @@ impl Copier {
         self.known
             && !self.recovering
             && self.storing.is_none()
-            && (self.must_store || self.stored != Some(now) || self.durable_runs < now.runs)
+            && (self.must_store || self.stored != Some(now) || self.durable.runs() < now.runs)
     }
 
     /// Whether the durable state says all that is known. What is not known is not missing there.
@@ -57,7 +57,6 @@ impl Copier {
             return None;
         }
         let now = self.now();
-        self.storing = Some(now);
         self.outdated = false;
         let position = Position {
             source_topic: self.setup.source_topic.clone(),
@@ -74,21 +73,24 @@ impl Copier {
             target_epochs: vec![(self.target_epoch, self.map.target_end())],
             written_ms: 0,
         };
-        let segments = if self.former.is_empty() {
-            self.map.segments_since(self.durable_runs)
+        let changes = if self.former.is_empty() {
+            self.durable.changes(&self.map)
         } else {
-            self.whole_plan().segments_since(self.durable_runs)
+            self.durable.changes(&self.whole_plan())
         };
-        Some(StateWrite { position, segments })
+        self.durable.writing(&changes);
+        self.storing = Some((now, changes.clone()));
+        Some(StateWrite { position, map: changes })
     }
 
     /// The write that [`Copier::take_state`] gave is durable.
     pub fn state_stored(&mut self) {
-        if let Some(stored) = self.storing.take() {
+        if let Some((stored, changes)) = self.storing.take() {
             self.stored = Some(stored);
             // A cut or a shift in the meantime took some of it back.
+            self.durable.stored(&changes, !self.outdated);
+            changes.blocks.iter().for_each(|block| self.map.seal(block));
             if !self.outdated {
-                self.durable_runs = self.durable_runs.max(stored.runs);
                 self.must_store = false;
             }
         }

@@ -38,7 +38,7 @@ fn every_partition_of_up_to_8_records_answers_as_the_records_do() {
     for records in 0..=8 {
         every_partition(records, |mut twin| {
             twin.check_all();
-            twin.save();
+            twin.saved();
             assert_eq!(twin.restored(), twin.map);
         });
     }
@@ -57,10 +57,10 @@ fn every_cut_forgets_exactly_the_records_it_names_and_copying_goes_on() {
         every_partition(records, |whole| {
             for count in 0..=records {
                 let mut twin = whole.clone();
-                twin.save();
+                twin.saved();
                 twin.cut(count);
                 twin.check_all();
-                twin.save();
+                twin.saved();
                 assert_eq!(twin.restored(), twin.map);
                 twin.plan(1);
                 twin.plan(0);
@@ -82,10 +82,10 @@ fn every_prune_and_every_cut_after_it_names_what_is_missing() {
                         let mut twin = whole.clone();
                         twin.prune(target_start);
                         twin.check_all();
-                        twin.save();
+                        twin.saved();
                         twin.cut(count);
                         twin.check_all();
-                        twin.save();
+                        twin.saved();
                         assert_eq!(twin.restored(), twin.map);
                     }
                 }

@@ -33,7 +33,7 @@ fn live(seed: u64) -> Twin {
     for _ in 0..8 + dice.below(40) {
         let planned = twin.model.records.len();
         let acknowledged = twin.model.acknowledged;
-        match dice.below(16) {
+        match dice.below(17) {
             0..=4 => (0..=dice.below(4)).for_each(|_| twin.plan(dice.hole())),
             5..=9 => {
                 let count = acknowledged + dice.below(planned - acknowledged + 1);
@@ -47,13 +47,21 @@ fn live(seed: u64) -> Twin {
             12 => twin.cut(dice.below(planned + 1)),
             13 => twin.prune(dice.below(twin.map.target_end().0 as usize + 3) as i64),
             14 => {
-                twin.save();
+                twin.saved();
                 assert_eq!(twin.restored(), twin.map);
                 saved = twin.clone();
             }
             15 => {
                 twin = saved.clone();
-                twin.map = saved.restored();
+                twin.restart();
+            }
+            // A write whose answer is lost, or that never arrived.
+            16 => {
+                let arrived = dice.below(2) == 0;
+                twin.save(arrived, false);
+                if arrived {
+                    saved = twin.clone();
+                }
             }
             _ => {}
         }
@@ -65,8 +73,8 @@ fn live(seed: u64) -> Twin {
 }
 
 #[test]
-fn answers_hold_through_200_000_random_histories() {
-    for seed in 0..200_000 {
+fn answers_hold_through_1_000_000_random_histories() {
+    for seed in 0..1_000_000 {
         let outcome = std::panic::catch_unwind(|| {
             let twin = live(seed);
             if seed % 16 == 0 {

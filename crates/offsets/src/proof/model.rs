@@ -6,7 +6,7 @@ use bytes::Bytes;
 use twinlog_types::{SourceOffset, TargetOffset, Translation};
 
 use crate::state::Position;
-use crate::{OffsetMap, RunStart};
+use crate::{Block, Durable, OffsetMap, RunStart, SealedBlock};
 
 /// What is true of one partition.
 #[derive(Clone, Debug)]
@@ -28,8 +28,9 @@ pub(super) struct Model {
 pub(super) struct Twin {
     pub(super) map: OffsetMap,
     pub(super) model: Model,
-    pub(super) durable_runs: usize,
-    pub(super) durable: BTreeMap<u32, Bytes>,
+    pub(super) durable: Durable,
+    pub(super) segments: BTreeMap<u32, Bytes>,
+    pub(super) blocks: BTreeMap<u32, Bytes>,
 }
 
 impl Twin {
@@ -47,7 +48,13 @@ impl Twin {
             copied_to: start,
             target_start: 0,
         };
-        Self { map, model, durable_runs: 0, durable: BTreeMap::new() }
+        Self {
+            map,
+            model,
+            durable: Durable::default(),
+            segments: BTreeMap::new(),
+            blocks: BTreeMap::new(),
+        }
     }
 
     /// A record `hole` offsets behind the last one looked at, expected right behind the last one
@@ -98,15 +105,18 @@ impl Twin {
             target: TargetOffset(target),
         };
         let unchanged = self.map.shift(run);
-        self.durable_runs = self.durable_runs.min(unchanged);
+        self.durable.taken_back(unchanged);
     }
 
     /// The target loses the records from `count` on.
     pub(super) fn cut(&mut self, count: usize) {
         let first = self.map.first().map_or(0, |first| first.count as usize);
-        let pruned = self.map.first_segment() > 0;
+        let pruned = self.map.pruned();
+        while let Some(number) = self.map.block_for_cut(count as u64) {
+            self.map.reopen(&self.block(number)).unwrap();
+        }
         let unchanged = self.map.cut(count as u64);
-        self.durable_runs = self.durable_runs.min(unchanged);
+        self.durable.taken_back(unchanged);
         let model = &mut self.model;
         let count = count.max(first).max(model.forgotten);
         if count < model.acknowledged {
@@ -131,28 +141,121 @@ impl Twin {
         self.map.prune(TargetOffset(target_start));
     }
 
-    /// Writes what changed, as an engine does.
-    pub(super) fn save(&mut self) {
+    /// Writes what changed, as an engine does. How the write ends is the caller's: `arrived` where
+    /// it is durable, `answered` where that became known.
+    pub(super) fn save(&mut self, arrived: bool, answered: bool) {
         // What was not acknowledged when the log start moved may leave by now.
         self.prune(self.model.target_start);
-        self.durable.extend(self.map.segments_since(self.durable_runs));
-        let kept = self.map.first_segment()..self.map.segment_count();
-        self.durable.retain(|number, _| kept.contains(number));
-        self.durable_runs = self.map.runs();
+        let changes = self.durable.changes(&self.map);
+        self.durable.writing(&changes);
+        if arrived {
+            self.segments.extend(changes.segments.iter().cloned());
+            let blocks = changes.blocks.iter().map(|block| (block.number(), block.encode()));
+            self.blocks.extend(blocks);
+            self.segments.retain(|number, _| !changes.removed_segments.contains(number));
+            self.blocks.retain(|number, _| !changes.removed_blocks.contains(number));
+        }
+        if arrived && answered {
+            self.durable.stored(&changes, true);
+            changes.blocks.iter().for_each(|block| self.map.seal(block));
+            let numbers = |kept: &BTreeMap<u32, Bytes>| kept.keys().copied().collect::<Vec<_>>();
+            assert_eq!(numbers(&self.segments), self.map.segments().collect::<Vec<_>>());
+            assert_eq!(numbers(&self.blocks), self.map.blocks().collect::<Vec<_>>());
+        }
     }
 
-    /// The map as a restart finds it after [`save`](Self::save).
+    /// Writes what changed, and it arrives.
+    pub(super) fn saved(&mut self) {
+        self.save(true, true);
+    }
+
+    fn block(&self, number: u32) -> Block {
+        Block::decode(number, &self.blocks[&number]).unwrap()
+    }
+
+    /// The map as a restart finds it after [`saved`](Self::saved).
     pub(super) fn restored(&self) -> OffsetMap {
-        let segments = self.durable.iter().map(|(&number, bytes)| (number, bytes.clone()));
+        let segments = self.segments.iter().map(|(&number, bytes)| (number, bytes.clone()));
+        let blocks = self.blocks.keys().map(|&number| SealedBlock::from(&self.block(number)));
         let mut map = if let Some(origin) = self.map.origin() {
-            OffsetMap::restore(&self.position(origin), segments).unwrap()
+            OffsetMap::restore(&self.position(origin), blocks, segments).unwrap()
         } else {
-            let mut map = OffsetMap::from_segments(self.map.start(), segments).unwrap();
+            let mut map = OffsetMap::from_segments(self.map.start(), blocks, segments).unwrap();
             map.acknowledge(self.map.acknowledged(), self.map.copied_to());
             map
         };
         map.prune(TargetOffset(self.model.target_start));
         map
+    }
+
+    /// Goes on as a restart would.
+    pub(super) fn restart(&mut self) {
+        self.map = self.restored();
+        let numbers = |kept: &BTreeMap<u32, Bytes>| match (kept.keys().next(), kept.keys().last()) {
+            (Some(&first), Some(&last)) => first..last + 1,
+            _ => 0..0,
+        };
+        self.durable = Durable::found(&self.map, numbers(&self.segments), numbers(&self.blocks));
+    }
+
+    fn source_of(&self, count: u64) -> Option<SourceOffset> {
+        self.lent()
+            .find_map(|block| self.map.with(&block).source_of(count))
+            .or(self.map.source_of(count))
+    }
+
+    fn target_of(&self, count: u64) -> Option<TargetOffset> {
+        self.lent()
+            .find_map(|block| self.map.with(&block).target_of(count))
+            .or(self.map.target_of(count))
+    }
+
+    fn lent(&self) -> impl Iterator<Item = Block> {
+        self.map.blocks().map(|number| self.block(number))
+    }
+
+    fn count_of_source(&self, position: SourceOffset) -> Option<u64> {
+        match self.map.block_of_source(position) {
+            Some(number) => self.map.with(&self.block(number)).count_of_source(position),
+            None => self.map.count_of_source(position),
+        }
+    }
+
+    fn count_of_target(&self, position: TargetOffset) -> Option<u64> {
+        match self.map.block_of_target(position) {
+            Some(number) => self.map.with(&self.block(number)).count_of_target(position),
+            None => self.map.count_of_target(position),
+        }
+    }
+
+    /// The answer with the block lent that it needs; without it, it must be a lower bound of that.
+    fn translate(&self, position: SourceOffset) -> Translation<TargetOffset> {
+        let bare = self.map.translate(position);
+        let Some(number) = self.map.block_of_source(position) else { return bare };
+        let answer = self.map.with(&self.block(number)).translate(position);
+        match (bare, answer) {
+            (
+                Translation::BeforeStart { offset: at_least, missing: at_most },
+                Translation::BeforeStart { offset, missing },
+            ) => assert!(at_least == offset && at_most >= missing, "translate({position})"),
+            (Translation::LowerBound(bare), _) => {
+                assert!(
+                    Some(bare) <= answer.offset(),
+                    "translate({position}): {bare:?} {answer:?}"
+                );
+            }
+            _ => panic!("translate({position}): {bare:?} without the block, {answer:?} with it"),
+        }
+        answer
+    }
+
+    fn reverse(&self, position: TargetOffset) -> Translation<SourceOffset> {
+        let bare = self.map.reverse(position);
+        let Some(number) = self.map.block_of_target(position) else { return bare };
+        let answer = self.map.with(&self.block(number)).reverse(position);
+        assert!(matches!(bare, Translation::LowerBound(_)), "reverse({position}): {bare:?}");
+        assert!(bare.offset() <= answer.offset(), "reverse({position}): {bare:?} {answer:?}");
+        answer
     }
 
     fn position(&self, origin: TargetOffset) -> Position {
@@ -176,7 +279,7 @@ impl Twin {
     /// Compares every answer for the source position `position`.
     pub(super) fn check_translate(&self, position: i64) -> Translation<TargetOffset> {
         let (map, model) = (&self.map, &self.model);
-        let answer = map.translate(SourceOffset(position));
+        let answer = self.translate(SourceOffset(position));
         let next = model.first_acknowledged(|&(source, _)| source >= position);
         let never_copied = (model.start - position).max(0) as u64;
         let truth = match next {
@@ -204,7 +307,7 @@ impl Twin {
                 }
             }
         };
-        let first = map.first().filter(|_| map.first_segment() > 0);
+        let first = map.first().filter(|_| map.pruned());
         match (answer, truth) {
             // Below pruned segments the number of missing records is a bound.
             (
@@ -229,9 +332,9 @@ impl Twin {
     /// Compares every answer for the target position `position`.
     pub(super) fn check_reverse(&self, position: i64) -> Translation<SourceOffset> {
         let (map, model) = (&self.map, &self.model);
-        let answer = map.reverse(TargetOffset(position));
+        let answer = self.reverse(TargetOffset(position));
         let next = model.first_acknowledged(|&(_, target)| target >= position);
-        let pruned = map.first().filter(|_| map.first_segment() > 0);
+        let pruned = map.first().filter(|_| map.pruned());
         let first = model.first_acknowledged(|_| true).map(|first| model.records[first].1);
         let (start, next) = if let Some(kept) = pruned {
             (kept.target.0, next.map(|next| next.max(kept.count as usize)))
@@ -269,7 +372,7 @@ impl Twin {
         let kept = map.first().map_or(usize::MAX, |first| first.count as usize);
         for (count, record) in model.records.iter().enumerate() {
             let expected = (count >= kept).then_some(*record);
-            let (source, target) = (map.source_of(count as u64), map.target_of(count as u64));
+            let (source, target) = (self.source_of(count as u64), self.target_of(count as u64));
             assert_eq!(source.map(|source| source.0), expected.map(|record| record.0));
             assert_eq!(target.map(|target| target.0), expected.map(|record| record.1));
         }
@@ -283,13 +386,13 @@ impl Twin {
             before = offset;
             self.check_skips_nothing(position, answer);
             self.check_way_back(position, answer);
-            if let Some(count) = map.count_of_source(SourceOffset(position)) {
+            if let Some(count) = self.count_of_source(SourceOffset(position)) {
                 let below = model.records[..model.acknowledged]
                     .iter()
                     .filter(|record| position > model.start && record.0 < position);
                 assert_eq!(count, below.count() as u64, "count_of_source({position})");
             } else {
-                assert!(map.first_segment() > 0 && position < map.first().unwrap().source.0);
+                assert!(map.pruned() && position < map.first().unwrap().source.0);
             }
         }
         let mut before = None;
@@ -297,14 +400,14 @@ impl Twin {
             let offset = self.check_reverse(position).offset();
             assert!(before <= offset, "reverse({position}) steps back from {before:?}");
             before = offset;
-            if let Some(count) = map.count_of_target(TargetOffset(position)) {
+            if let Some(count) = self.count_of_target(TargetOffset(position)) {
                 let below = model.records[..model.acknowledged]
                     .iter()
                     .enumerate()
                     .filter(|&(count, record)| count < model.forgotten || record.1 < position);
                 assert_eq!(count, below.count() as u64, "count_of_target({position})");
             } else {
-                assert!(map.first_segment() > 0 && position < map.first().unwrap().target.0);
+                assert!(map.pruned() && position < map.first().unwrap().target.0);
             }
         }
     }
@@ -330,11 +433,11 @@ impl Twin {
             Translation::Exact(there) => {
                 let next = self.model.first_acknowledged(|&(source, _)| source >= position);
                 let source = SourceOffset(self.model.records[next.unwrap()].0);
-                let back = self.map.reverse(there);
+                let back = self.reverse(there);
                 assert_eq!(back, Translation::Exact(source), "there and back from {position}");
             }
             Translation::End(there) => {
-                let back = self.map.reverse(there);
+                let back = self.reverse(there);
                 assert_eq!(back, Translation::End(self.map.copied_to()));
             }
             _ => {}

@@ -220,8 +220,11 @@ impl World {
                 TargetOffset(self.broker.end()),
             ),
             Some(durable) => {
-                let map = OffsetMap::restore(&durable.position, durable.segments.clone()).unwrap();
-                Copier::restore(setup, &durable.position, map)
+                let map =
+                    OffsetMap::restore(&durable.position, [], durable.segments.clone()).unwrap();
+                let numbers = 0..durable.segments.keys().last().map_or(0, |last| last + 1);
+                let stored = twinlog_offsets::Durable::found(&map, numbers, 0..0);
+                Copier::restore(setup, &durable.position, map, stored)
             }
         }
     }
@@ -446,8 +449,9 @@ impl World {
     pub(super) fn make_durable(&mut self, write: StateWrite) {
         let mut segments =
             self.durable.take().map_or_else(BTreeMap::new, |durable| durable.segments);
-        segments.extend(write.segments);
-        let map = OffsetMap::restore(&write.position, segments.clone()).unwrap();
+        segments.extend(write.map.segments);
+        segments.retain(|number, _| !write.map.removed_segments.contains(number));
+        let map = OffsetMap::restore(&write.position, [], segments.clone()).unwrap();
         self.durable = Some(Durable { position: write.position, segments, map });
     }
 

@@ -1,5 +1,6 @@
 //! What the tail of the target tells, and what the state must say.
 
+use twinlog_offsets::{Durable, OffsetMap};
 use twinlog_types::Sequence;
 
 use super::*;
@@ -190,8 +191,9 @@ fn restored() -> Copier {
         last = Some(state);
     }
     let state = last.expect("there is something to store");
-    let map = twinlog_offsets::OffsetMap::restore(&state.position, copier.map().segments_since(0));
-    let restored = Copier::restore(setup(unmerged()), &state.position, map.unwrap());
+    let map = OffsetMap::restore(&state.position, [], copier.map().segments_since(0)).unwrap();
+    let durable = Durable::whole(&map);
+    let restored = Copier::restore(setup(unmerged()), &state.position, map, durable);
     assert!(!restored.is_settled());
     restored
 }
@@ -287,19 +289,20 @@ fn a_new_owner_keeps_what_its_forerunner_planned_in_the_state() {
     let mut old = copier(unmerged());
     fetch(&mut old, &[dense(0, 2), dense(9, 2)]);
     let state = old.take_state().unwrap();
-    let map = twinlog_offsets::OffsetMap::restore(&state.position, state.segments).unwrap();
-    let mut new = Copier::restore(setup(unmerged()), &state.position, map);
+    let map = OffsetMap::restore(&state.position, [], state.map.segments).unwrap();
+    let durable = Durable::whole(&map);
+    let mut new = Copier::restore(setup(unmerged()), &state.position, map, durable);
     look(&mut new, &tail(0, None));
     let state = new.take_state().unwrap();
     assert_eq!(state.position.runs, 2);
-    let map = twinlog_offsets::OffsetMap::restore(&state.position, state.segments).unwrap();
+    let map = OffsetMap::restore(&state.position, [], state.map.segments).unwrap();
     assert_eq!(map.source_of(2), Some(SourceOffset(9)));
     new.state_stored();
     // The cleaner took the record at 9 meanwhile: the plan no longer holds.
     fetch(&mut new, &[dense(0, 2), dense(10, 1)]);
     assert!(new.next_send().is_none());
     let state = new.take_state().unwrap();
-    let map = twinlog_offsets::OffsetMap::restore(&state.position, state.segments).unwrap();
+    let map = OffsetMap::restore(&state.position, [], state.map.segments).unwrap();
     assert_eq!(map.source_of(2), Some(SourceOffset(10)));
 }
 
@@ -310,7 +313,8 @@ fn segments_that_a_cut_left_behind_do_not_come_back() {
     let mut store = |copier: &mut Copier| {
         let state = copier.take_state().expect("there is something to store");
         copier.state_stored();
-        stored.extend(state.segments);
+        stored.extend(state.map.segments);
+        stored.retain(|number, _| !state.map.removed_segments.contains(number));
         (state.position, stored.clone())
     };
     // More runs than a segment holds.
@@ -331,8 +335,8 @@ fn segments_that_a_cut_left_behind_do_not_come_back() {
     copier.look_first();
     look(&mut copier, &tail(1, Some(0)));
     let (position, segments) = store(&mut copier);
-    assert_eq!((position.runs, segments.len()), (1, 2));
-    let map = twinlog_offsets::OffsetMap::restore(&position, segments).unwrap();
+    assert_eq!((position.runs, segments.len()), (1, 1));
+    let map = OffsetMap::restore(&position, [], segments).unwrap();
     assert_eq!((map.runs(), map.acknowledged()), (1, 1));
 }
 
@@ -361,4 +365,35 @@ fn nothing_is_fetched_behind_records_whose_epoch_nobody_remembers_before_the_sou
     copier.look_first();
     copier.looked(&tail(4, Some(3)));
     assert_eq!(copier.wants_original(), Some(SourceOffset(3)));
+}
+
+#[test]
+fn a_loss_that_reaches_into_a_sealed_block_waits_for_the_block_and_changes_nothing_before() {
+    let mut copier = copier(unmerged());
+    let alone = records((0..12_000).map(|n| 2 * n));
+    fetch(
+        &mut copier,
+        &[dense(0, 1), SourceBatch { next: 24_000, ..SourceBatch::data(1, alone[1..].to_vec()) }],
+    );
+    store(&mut copier);
+    for _ in 0..2 {
+        let sending = copier.next_send().unwrap();
+        let base = TargetOffset(sending.ticket as i64);
+        copier.answered(sending.ticket, Answer::Stored { base });
+    }
+    let state = copier.take_state().unwrap();
+    assert_eq!(state.map.removed_segments, (0..16).collect::<Vec<_>>());
+    let block = state.map.blocks[0].clone();
+    copier.state_stored();
+    assert_eq!((copier.map().blocks(), copier.map().segments()), (0..1, 16..24));
+
+    copier.look_first();
+    let lost = tail(1, Some(0));
+    assert_eq!(look(&mut copier, &lost), Looked { needs_block: Some(0), ..Looked::default() });
+    assert_eq!(copier.map().acknowledged(), 12_000);
+    copier.reopen(&block).unwrap();
+    assert_eq!(look(&mut copier, &lost).lost, Some((TargetOffset(1), TargetOffset(12_000))));
+    assert_eq!((copier.map().acknowledged(), copier.map().blocks()), (1, 0..0));
+    let state = copier.take_state().unwrap();
+    assert_eq!((state.map.segments.len(), state.map.removed_blocks), (1, vec![0]));
 }
