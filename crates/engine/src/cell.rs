@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64};
 
+use crate::blocks::Places;
 use parking_lot::Mutex;
 use twinlog_flow::copy::Copier;
 use twinlog_offsets::state::PartitionKey;
@@ -38,6 +39,8 @@ pub(crate) struct Cell {
     pub(crate) shard: usize,
     /// The state machine. The lock is held for the length of one step, never across an await.
     pub(crate) copier: Mutex<Copier>,
+    /// Where the sealed blocks of the map lie in the state, as far as known.
+    pub(crate) blocks: Mutex<Places>,
     /// Set by a look, which also knows the leader.
     pub(crate) lane: Mutex<Option<LaneKey>>,
     /// Nothing before the first answer.
@@ -81,6 +84,7 @@ impl Cell {
             key,
             shard,
             copier: Mutex::new(copier),
+            blocks: Mutex::default(),
             lane: Mutex::new(None),
             source_log: Mutex::new(None),
             looking: AtomicBool::new(false),

@@ -20,6 +20,7 @@ use twinlog_types::{
 };
 
 use crate::backoff::Backoff;
+use crate::blocks::Blocks;
 use crate::board::Board;
 use crate::cell::{Cell, Cells, LaneKey};
 use crate::decisions::{Decisions, Wishes};
@@ -80,6 +81,8 @@ pub(crate) struct Flow {
     pub(crate) pair: (ClusterId, ClusterId),
     pub(crate) producer: Producer,
     pub(crate) cells: Cells,
+    /// Parts of the offset maps that are not in the cells.
+    pub(crate) blocks: Blocks,
     /// What the state said when this process became the owner.
     pub(crate) stored: Mutex<Stored>,
     pub(crate) options: Arc<EngineOptions>,
@@ -144,6 +147,7 @@ impl Flow {
             pair: parts.pair,
             producer: parts.producer,
             cells: Cells::default(),
+            blocks: Blocks::default(),
             stored: Mutex::new(parts.stored),
             options: parts.options,
             board: parts.board,

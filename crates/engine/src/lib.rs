@@ -21,6 +21,7 @@
 
 mod backoff;
 mod beats;
+mod blocks;
 mod board;
 mod cell;
 mod clusters;

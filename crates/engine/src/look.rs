@@ -15,7 +15,7 @@ use twinlog_types::{Code, TargetOffset, TopicPartition};
 
 use crate::cell::{Cell, LaneKey};
 use crate::flow::{Flow, LANES_PER_BROKER};
-use crate::original;
+use crate::{blocks, original, state};
 
 const TAIL_BYTES: i32 = 4 << 20;
 const TAIL_WAIT: Duration = Duration::from_millis(250);
@@ -120,7 +120,15 @@ async fn look(flow: &Arc<Flow>, cell: &Arc<Cell>, from: LookFrom) -> Result<(), 
         return Ok(());
     }
     let tail = read_tail(flow, &view, cell, from).await?;
-    let looked = cell.copier.lock().looked(&tail);
+    let looked = loop {
+        let looked = cell.copier.lock().looked(&tail);
+        let Some(number) = looked.needs_block else { break looked };
+        let block = blocks::fetch(flow, cell, number).await?;
+        let mut copier = cell.copier.lock();
+        if let Err(error) = copier.reopen(&block) {
+            copier.stop(state::corrupt(&cell.source, &error.to_string()));
+        }
+    };
     let index =
         (cell.source.partition as usize ^ cell.source.topic.as_str().len()) % LANES_PER_BROKER;
     *cell.lane.lock() = Some(LaneKey { broker: view.broker(), index });

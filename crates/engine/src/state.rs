@@ -4,9 +4,11 @@
 //! write under ([`ownership`](crate::ownership)). There are no local files.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::sync::{Notify, oneshot};
 use tracing::{info, warn};
 use twinlog_batch::Record;
@@ -15,7 +17,9 @@ use twinlog_offsets::StateError;
 use twinlog_offsets::state::{
     Answer, Gap, GroupJournal, Lease, PartitionKey, Position, StateKey, StateRecord, Subject,
 };
-use twinlog_offsets::{Inherited, OffsetMap, RUNS_PER_SEGMENT, Stretch};
+use twinlog_offsets::{
+    Block, Changes, Durable, Inherited, OffsetMap, SealedBlock, Stretch,
+};
 use twinlog_types::{
     ClusterAlias, ClusterId, Code, GroupId, Planted, SourceOffset, TopicName, TopicPartition,
     planted,
@@ -51,7 +55,9 @@ pub struct PartitionState {
     /// The newest position.
     pub position: Option<Position>,
     /// Segments of its map.
-    pub segments: BTreeMap<u32, bytes::Bytes>,
+    pub segments: BTreeMap<u32, Bytes>,
+    /// Sealed blocks of its map, with where their records lie in the state.
+    pub blocks: BTreeMap<u32, (i64, Block)>,
     /// Ranges that were lost on the source.
     pub gaps: BTreeMap<u32, Gap>,
     /// What is known of records that somebody else copied. With none nothing was taken over.
@@ -61,19 +67,33 @@ pub struct PartitionState {
 }
 
 impl PartitionState {
-    /// The map that the position vouches for.
+    /// The map that the position vouches for, with all of its runs at hand.
     ///
     /// # Errors
     ///
-    /// When a segment is missing or damaged: nothing is guessed.
+    /// When a segment or block is missing or damaged: nothing is guessed.
     pub fn map(&self, position: &Position) -> Result<OffsetMap, StateError> {
-        // Segments behind the last vouched run are from before a cut.
-        let segments = position.runs.div_ceil(RUNS_PER_SEGMENT as u32);
-        let vouched = self.segments.range(..segments);
-        let mut map = OffsetMap::restore(
-            position,
-            vouched.map(|(&number, segment)| (number, segment.clone())),
-        )?;
+        let (mut map, _) = self.sealed_map(position)?;
+        while let Some(number) = map.blocks().last() {
+            let (_, block) =
+                self.blocks.get(&number).ok_or(StateError::BlockMissing { block: number })?;
+            map.reopen(block)?;
+        }
+        Ok(map)
+    }
+
+    /// The map that the position vouches for, and what of it is durable. Blocks stay sealed.
+    ///
+    /// # Errors
+    ///
+    /// As [`map`](Self::map).
+    pub(crate) fn sealed_map(
+        &self,
+        position: &Position,
+    ) -> Result<(OffsetMap, Durable), StateError> {
+        let segments = self.segments.iter().map(|(&number, bytes)| (number, bytes.clone()));
+        let blocks = self.blocks.values().map(|(_, block)| SealedBlock::from(block));
+        let mut map = OffsetMap::restore(position, blocks, segments)?;
         if !self.inherited.is_empty() {
             let mut before = Inherited::new();
             for stretch in self.inherited.values() {
@@ -81,7 +101,16 @@ impl PartitionState {
             }
             map.set_before(before);
         }
-        Ok(map)
+        let durable = Durable::found(&map, numbers(&self.segments), numbers(&self.blocks));
+        Ok((map, durable))
+    }
+}
+
+/// From the first number to the last.
+fn numbers<T>(kept: &BTreeMap<u32, T>) -> Range<u32> {
+    match (kept.first_key_value(), kept.last_key_value()) {
+        (Some((&first, _)), Some((&last, _))) => first..last + 1,
+        _ => 0..0,
     }
 }
 
@@ -111,6 +140,17 @@ impl Stored {
             Ok(Some(StateRecord::Segment(key, number, segment))) if ours(&key, pair) => {
                 self.partitions.entry(key).or_default().segments.insert(number, segment);
             }
+            Ok(Some(StateRecord::Block(key, number, bytes))) if ours(&key, pair) => {
+                let partition = self.partitions.entry(key).or_default();
+                match Block::decode(number, &bytes) {
+                    Ok(block) => drop(partition.blocks.insert(number, (record.offset, block))),
+                    Err(error) => {
+                        let what = format!("{at} offset {}: {error}", record.offset);
+                        partition.damaged = Some(what.clone());
+                        self.damaged.push(what);
+                    }
+                }
+            }
             Ok(Some(StateRecord::Gap(key, number, gap))) if ours(&key, pair) => {
                 self.partitions.entry(key).or_default().gaps.insert(number, gap);
             }
@@ -131,7 +171,8 @@ impl Stored {
             {
                 self.answers.insert(subject, answer);
             }
-            Ok(_) => {}
+            Ok(Some(_)) => {}
+            Ok(None) => self.remove(pair, key),
             Err(error) => {
                 let what = format!("{at} offset {}: {error}", record.offset);
                 if let Some(key) = partition_of(key).filter(|key| ours(key, pair)) {
@@ -143,11 +184,39 @@ impl Stored {
     }
 }
 
+impl Stored {
+    /// Takes a tombstone in.
+    fn remove(&mut self, pair: &(ClusterId, ClusterId), key: &[u8]) {
+        match StateKey::decode(key) {
+            Ok(StateKey::Segment(key, number)) if ours(&key, pair) => {
+                self.partitions.entry(key).or_default().segments.remove(&number);
+            }
+            Ok(StateKey::Block(key, number)) if ours(&key, pair) => {
+                self.partitions.entry(key).or_default().blocks.remove(&number);
+            }
+            // No others are written.
+            _ => {}
+        }
+    }
+
+    /// What a partition is taken up with. Its map leaves the memory here, and is the cell's.
+    pub(crate) fn take_up(&mut self, key: &PartitionKey) -> Option<PartitionState> {
+        let partition = self.partitions.get_mut(key)?;
+        let left = PartitionState {
+            segments: BTreeMap::new(),
+            blocks: BTreeMap::new(),
+            ..partition.clone()
+        };
+        Some(std::mem::replace(partition, left))
+    }
+}
+
 /// Whose record a key names, where the key itself can be read.
 fn partition_of(key: &[u8]) -> Option<PartitionKey> {
     match StateKey::decode(key).ok()? {
         StateKey::Position(key)
         | StateKey::Segment(key, _)
+        | StateKey::Block(key, _)
         | StateKey::Gap(key, _)
         | StateKey::Inherited(key, _) => Some(key),
         // Without its journal a group stays where it is: the partition goes on.
@@ -432,14 +501,42 @@ fn gather(flow: &Flow, shard: usize, last: bool) -> Gathered {
         let Some(write) = cell.copier.lock().take_state() else { continue };
         let mut position = write.position;
         position.written_ms = now_ms;
-        for (number, segment) in write.segments {
-            bytes += segment.len();
-            records.push(record(&StateRecord::Segment(cell.key.clone(), number, segment), now_ms));
-        }
+        bytes += put_map(&mut records, &cell.key, write.map, now_ms);
         records.push(record(&StateRecord::Position(cell.key.clone(), position), now_ms));
         cells.push(cell);
     }
     Gathered { cells, notes, records, full }
+}
+
+/// The records of what changed in a map; answers how many bytes of runs they hold.
+fn put_map(records: &mut Vec<Record>, key: &PartitionKey, map: Changes, now_ms: i64) -> usize {
+    let mut bytes = 0;
+    for (number, segment) in map.segments {
+        bytes += segment.len();
+        records.push(record(&StateRecord::Segment(key.clone(), number, segment), now_ms));
+    }
+    for block in map.blocks {
+        let (number, runs) = (block.number(), block.encode());
+        bytes += runs.len();
+        records.push(record(&StateRecord::Block(key.clone(), number, runs), now_ms));
+    }
+    let segments = map.removed_segments.into_iter();
+    let blocks = map.removed_blocks.into_iter();
+    let removed = segments
+        .map(|number| StateKey::Segment(key.clone(), number))
+        .chain(blocks.map(|number| StateKey::Block(key.clone(), number)));
+    records.extend(removed.map(|key| tombstone(&key, now_ms)));
+    bytes
+}
+
+fn tombstone(key: &StateKey, now_ms: i64) -> Record {
+    Record {
+        offset: 0,
+        timestamp: now_ms,
+        key: Some(key.encode()),
+        value: None,
+        headers: Vec::new(),
+    }
 }
 
 pub(crate) fn record(state: &StateRecord, now_ms: i64) -> Record {

@@ -414,7 +414,7 @@ async fn take_up(
         let target = TopicPartition { topic: topic.target.clone(), partition: source.partition };
         let key = key(flow, topic, source.partition);
         let setup = setup(flow, topic, limits.get(&topic.target).copied());
-        let stored = flow.stored.lock().partitions.get(&key).cloned();
+        let stored = flow.stored.lock().take_up(&key);
         match stored {
             Some(stored) if mm2_was_here && stored.position.is_some() => {
                 let topic = topic.clone();
@@ -422,7 +422,10 @@ async fn take_up(
             }
             Some(stored) if stored.position.is_some() || stored.damaged.is_some() => {
                 let copier = restore(flow, &source, setup, &stored);
-                insert(flow, topic, key, (source, target), copier);
+                let cell = insert(flow, topic, key, (source, target), copier);
+                for (number, (offset, _)) in stored.blocks {
+                    cell.blocks.lock().put(number, offset);
+                }
             }
             Some(_) | None => new.push((topic, key, source, target, setup)),
         }
@@ -500,8 +503,8 @@ pub(crate) fn restore(
     if let Some(damaged) = &stored.damaged {
         return refused(setup, damaged);
     }
-    match stored.map(position) {
-        Ok(map) => Copier::restore(setup, position, map),
+    match stored.sealed_map(position) {
+        Ok((map, durable)) => Copier::restore(setup, position, map, durable),
         Err(error) => refused(setup, &error.to_string()),
     }
 }
@@ -512,7 +515,7 @@ pub(crate) fn insert(
     key: PartitionKey,
     (source, target): (TopicPartition, TopicPartition),
     copier: Copier,
-) {
+) -> Arc<Cell> {
     flow.options.claims.claim(&flow.name, &target.topic);
     let shard = flow.shard_of(&target);
     let cell = Cell::new(key, (source, topic.source_id), (target, topic.target_id), shard, copier);
@@ -526,6 +529,7 @@ pub(crate) fn insert(
     flow.cells.insert(cell.clone());
     flow.stopped(&cell);
     flow.moved(&cell);
+    cell
 }
 
 fn key(flow: &Flow, topic: &MirroredTopic, partition: i32) -> PartitionKey {

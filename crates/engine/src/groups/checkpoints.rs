@@ -113,7 +113,7 @@ impl Checkpoints {
         for commit in commits {
             let Some(&source) = confirmed.get(&commit.tp) else { continue };
             let Some(cell) = flow.cells.get(&commit.tp) else { continue };
-            let (translation, _) = translate(&cell, source);
+            let translation = translate(flow, &cell, source).translation;
             let topic = checkpoint_topic(&flow.config, &commit.tp.topic);
             let position = (&commit.tp, source);
             let emitter = &mut self.emitter;

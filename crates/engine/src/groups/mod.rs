@@ -34,6 +34,7 @@ use twinlog_types::{
     Code, GroupId, Planted, SourceOffset, State, TargetOffset, Translation, planted,
 };
 
+use crate::blocks;
 use crate::cell::Cell;
 use crate::commits::Commits;
 use crate::flow::Flow;
@@ -143,6 +144,7 @@ impl Rounds {
 
     async fn turns(&mut self, flow: &Arc<Flow>, turns: &[GroupId]) -> Result<(), ClientError> {
         let now_ms = flow.now_ms();
+        self.lend(flow, turns).await;
         let mut sources = ReadCommits::new();
         for group in turns {
             let Some(commits) = self.commits.of(flow, group) else { continue };
@@ -175,6 +177,20 @@ impl Rounds {
         Ok(())
     }
 
+    /// Fetches the parts of the offset maps that these groups stand in, where they lie far back.
+    async fn lend(&self, flow: &Arc<Flow>, turns: &[GroupId]) {
+        let mut wanted = Vec::new();
+        for group in turns {
+            if let Some(Ok(commits)) = self.commits.of(flow, group) {
+                let positions = commits.iter().map(|commit| (&commit.tp, commit.offset));
+                wanted.extend(blocks::needed(flow, positions));
+            }
+        }
+        if !wanted.is_empty() {
+            blocks::lend(flow, wanted).await;
+        }
+    }
+
     /// Whether a group is read on the target now: something is new, or it is time to.
     fn is_worth_a_look(
         &mut self,
@@ -188,7 +204,7 @@ impl Rounds {
         for commit in commits {
             let Some(cell) = flow.cells.get(&commit.tp) else { continue };
             let source = SourceOffset(commit.offset);
-            let (translation, _) = translate(&cell, source);
+            let translation = translate(flow, &cell, source).translation;
             ahead |= matches!(translation, Translation::LowerBound(_) | Translation::Unknown);
             news |= !self.writer.is_decided(group, &commit.tp, source, translation);
         }
@@ -244,23 +260,37 @@ fn unreadable(code: ErrorCode, group: &GroupId, side: &str) -> Standing {
     }
 }
 
-/// Where a source position is on the target, and how far the target is copied.
-fn translate(
-    cell: &Cell,
-    position: SourceOffset,
-) -> (Translation<TargetOffset>, Option<TargetOffset>) {
+/// Where a source position is on the target.
+#[derive(Clone, Copy)]
+struct Placed {
+    translation: Translation<TargetOffset>,
+    /// How far the target is copied, where that is known.
+    copied_end: Option<TargetOffset>,
+    /// The part of the map that tells it is not at hand yet.
+    loading: bool,
+}
+
+fn translate(flow: &Flow, cell: &Cell, position: SourceOffset) -> Placed {
     let copier = cell.copier.lock();
+    let unknown = Placed { translation: Translation::Unknown, copied_end: None, loading: false };
     if !copier.is_settled() {
         // What a former owner copied is known only after the look.
-        return (Translation::Unknown, None);
+        return Placed { loading: copier.stopped().is_none(), ..unknown };
     }
     let map = copier.map();
     if planted(Planted::GuessesAhead) && position > map.copied_to() {
         let guess = map.target_end().plus(position.since(map.copied_to()));
-        return (Translation::Exact(guess), None);
+        return Placed { translation: Translation::Exact(guess), ..unknown };
     }
     if map.unknown_at(position).is_some() {
         cell.want(position);
     }
-    (map.translate(position), Some(map.target_end()))
+    let translation = match map.block_of_source(position) {
+        None => map.translate(position),
+        Some(number) => match flow.blocks.lent(cell, number) {
+            Some(block) => map.with(&block).translate(position),
+            None => return Placed { loading: true, ..unknown },
+        },
+    };
+    Placed { translation, copied_end: Some(map.target_end()), loading: false }
 }

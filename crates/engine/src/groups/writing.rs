@@ -23,7 +23,7 @@ use twinlog_types::{
 use super::journal::{self, Journals};
 use super::targets::Targets;
 use super::wishes::Wished;
-use super::{ReadCommits, translate, unreadable};
+use super::{Placed, ReadCommits, translate, unreadable};
 use crate::cell::Cell;
 use crate::flow::Flow;
 use crate::parallel::in_parallel;
@@ -237,11 +237,8 @@ fn read(
     source: SourceOffset,
     (target, target_group): (Option<TargetOffset>, TargetGroup),
 ) -> Reading {
-    let (loading, copied_to) = {
-        let copier = cell.copier.lock();
-        (!copier.is_settled() && copier.stopped().is_none(), copier.map().copied_to())
-    };
-    let (translation, copied_end) = translate(cell, source);
+    let copied_to = cell.copier.lock().map().copied_to();
+    let Placed { translation, copied_end, loading } = translate(flow, cell, source);
     let (from, to) = (&cell.source.topic, &cell.target.topic);
     let opposite = flow.opposite.as_deref();
     Reading {

@@ -1,5 +1,6 @@
 //! The engine between two embedded clusters, on a paused clock.
 
+mod blocks;
 mod commits;
 mod copying;
 mod decisions;
