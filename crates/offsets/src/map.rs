@@ -209,7 +209,7 @@ impl OffsetMap {
         }
         self.drop_from(count);
         if lost && self.segments.is_empty() {
-            if self.pruned() {
+            if self.is_pruned() {
                 // What lay before is deleted by retention, not lost: the map begins here anew.
                 self.first_segment = 0;
                 self.start = first.source;
@@ -334,8 +334,8 @@ impl OffsetMap {
         first.target < self.target_start && first.count < self.acknowledged
     }
 
-    /// Whether runs were pruned.
-    pub(crate) fn pruned(&self) -> bool {
+    /// Whether runs were pruned: what lay before the first one is not known any more.
+    pub fn is_pruned(&self) -> bool {
         let first =
             if self.index.is_empty() { self.first_segment } else { self.index.first_segment() };
         first > 0

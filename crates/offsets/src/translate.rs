@@ -198,7 +198,7 @@ impl View<'_> {
     /// How many acknowledged records lie, or lay, below `position` on the target, since the
     /// partition's first. `None` as for [`count_of_source`](Self::count_of_source).
     pub fn count_of_target(&self, position: TargetOffset) -> Option<u64> {
-        if self.map.pruned() && position < self.map.map_target_start() {
+        if self.map.is_pruned() && position < self.map.map_target_start() {
             return None;
         }
         self.count_below(self.next_by_target(position))
@@ -277,7 +277,7 @@ impl OffsetMap {
     fn missing_below_map(&self, position: SourceOffset) -> u64 {
         let never_copied = self.start.since(position);
         let pruned = match self.first() {
-            Some(first) if self.pruned() => {
+            Some(first) if self.is_pruned() => {
                 first.source.since(position.max(self.start)).min(first.count)
             }
             _ => 0,
@@ -288,7 +288,7 @@ impl OffsetMap {
     /// The first target offset the map can speak of.
     fn map_target_start(&self) -> TargetOffset {
         match (self.first().filter(|_| self.has_acknowledged()), self.origin) {
-            (Some(first), Some(origin)) if !self.pruned() => first.target.min(origin),
+            (Some(first), Some(origin)) if !self.is_pruned() => first.target.min(origin),
             (Some(first), _) => first.target,
             (None, origin) => origin.unwrap_or_default(),
         }

@@ -26,7 +26,7 @@ impl Runs {
             acknowledged,
             start: map.start(),
             copied_to: map.copied_to(),
-            pruned: map.first_segment() > 0,
+            pruned: map.is_pruned(),
             at: 0,
         }
     }

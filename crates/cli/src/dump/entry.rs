@@ -168,10 +168,12 @@ impl Filter {
             }
             Key::State(key) => {
                 let partition = match key {
-                    StateKey::Position(key) | StateKey::Segment(key, _) | StateKey::Gap(key, _) => {
-                        key
-                    }
-                    StateKey::Journal(key, _) | StateKey::Inherited(key, _) => key,
+                    StateKey::Position(key)
+                    | StateKey::Segment(key, _)
+                    | StateKey::Block(key, _)
+                    | StateKey::Gap(key, _)
+                    | StateKey::Journal(key, _)
+                    | StateKey::Inherited(key, _) => key,
                     StateKey::Decision(_, subject) | StateKey::Answer(_, subject) => {
                         return match subject {
                             state::Subject::Topic(topic, partition) => {

@@ -222,6 +222,9 @@ fn key_part<'a>(key: &'a Key, names: &'a Names) -> KeyPart<'a> {
         Key::State(StateKey::Segment(key, number)) => {
             KeyPart::State(state_key("segment", key, Some(*number), names))
         }
+        Key::State(StateKey::Block(key, number)) => {
+            KeyPart::State(state_key("block", key, Some(*number), names))
+        }
         Key::State(StateKey::Gap(key, number)) => {
             KeyPart::State(state_key("gap", key, Some(*number), names))
         }
@@ -291,9 +294,8 @@ fn value_part(content: &Content) -> Result<ValuePart<'_>, &'static str> {
         Content::State(StateRecord::Position(_, position)) => {
             ValuePart::Position(position_part(position))
         }
-        Content::State(StateRecord::Segment(_, _, segment)) => {
-            let runs =
-                segment_runs(segment).map_err(|_| "the runs of the segment cannot be read")?;
+        Content::State(StateRecord::Segment(_, _, segment) | StateRecord::Block(_, _, segment)) => {
+            let runs = segment_runs(segment).map_err(|_| "the runs cannot be read")?;
             ValuePart::Segment { runs: runs_part(&runs, None) }
         }
         Content::State(StateRecord::Gap(_, _, gap)) => ValuePart::Gap {

@@ -97,6 +97,9 @@ fn subject(key: &Key, names: &Names) -> String {
         Key::State(StateKey::Segment(key, number)) => {
             format!("segment {number} of {}", mirror(key, names))
         }
+        Key::State(StateKey::Block(key, number)) => {
+            format!("block {number} of {}", mirror(key, names))
+        }
         Key::State(StateKey::Gap(key, number)) => format!("gap {number} of {}", mirror(key, names)),
         Key::State(StateKey::Inherited(key, from)) => {
             format!("what was taken over of {} from {from} on", mirror(key, names))
@@ -154,43 +157,39 @@ fn mirror(key: &PartitionKey, names: &Names) -> String {
     format!("{source}-{number} -> {target}-{number}{generation}")
 }
 
+/// A stretch of an offset map, run by run.
+fn part_of_map(out: &mut Vec<u8>, mirror: &str, part: &str, runs: &[u8]) {
+    let runs = match segment_runs(runs) {
+        Ok(runs) => runs,
+        Err(why) => {
+            return line(out, format_args!("# {mirror}: {part} of the map cannot be read: {why}"));
+        }
+    };
+    let count = plural(runs.len() as u64, "run");
+    line(out, format_args!("{mirror}: {part} of the map, {count}"));
+    for (at, run) in runs.iter().enumerate() {
+        let length = runs.get(at + 1).map(|next| next.count - run.count);
+        let (source, target) = (run.source.0, run.target.0);
+        match length {
+            Some(length) => {
+                let records = plural(length, "record");
+                line(out, format_args!("  {source} -> {target}, {records}"));
+            }
+            None => line(out, format_args!("  {source} -> {target}, and on")),
+        }
+    }
+}
+
 fn state(out: &mut Vec<u8>, record: &StateRecord, names: &Names) {
     match record {
         StateRecord::Position(key, position) => {
             self::position(out, &mirror(key, names), key, position);
         }
-        StateRecord::Segment(key, number, segment) => {
-            let mirror = mirror(key, names);
-            match segment_runs(segment) {
-                Ok(runs) => {
-                    let count = runs.len();
-                    line(
-                        out,
-                        format_args!(
-                            "{mirror}: segment {number} of the map, {}",
-                            plural(count as u64, "run")
-                        ),
-                    );
-                    for (at, run) in runs.iter().enumerate() {
-                        let length = runs.get(at + 1).map(|next| next.count - run.count);
-                        let (source, target) = (run.source.0, run.target.0);
-                        match length {
-                            Some(length) => line(
-                                out,
-                                format_args!(
-                                    "  {source} -> {target}, {}",
-                                    plural(length, "record")
-                                ),
-                            ),
-                            None => line(out, format_args!("  {source} -> {target}, and on")),
-                        }
-                    }
-                }
-                Err(why) => line(
-                    out,
-                    format_args!("# {mirror}: segment {number} of the map cannot be read: {why}"),
-                ),
-            }
+        StateRecord::Segment(key, number, runs) => {
+            part_of_map(out, &mirror(key, names), &format!("segment {number}"), runs);
+        }
+        StateRecord::Block(key, number, runs) => {
+            part_of_map(out, &mirror(key, names), &format!("block {number}"), runs);
         }
         StateRecord::Gap(key, number, Gap { from, to, found_ms, why }) => {
             let (from, to, found) = (from.0, to.0 - 1, rfc3339(*found_ms));

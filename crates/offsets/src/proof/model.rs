@@ -111,7 +111,7 @@ impl Twin {
     /// The target loses the records from `count` on.
     pub(super) fn cut(&mut self, count: usize) {
         let first = self.map.first().map_or(0, |first| first.count as usize);
-        let pruned = self.map.pruned();
+        let pruned = self.map.is_pruned();
         while let Some(number) = self.map.block_for_cut(count as u64) {
             self.map.reopen(&self.block(number)).unwrap();
         }
@@ -307,7 +307,7 @@ impl Twin {
                 }
             }
         };
-        let first = map.first().filter(|_| map.pruned());
+        let first = map.first().filter(|_| map.is_pruned());
         match (answer, truth) {
             // Below pruned segments the number of missing records is a bound.
             (
@@ -334,7 +334,7 @@ impl Twin {
         let (map, model) = (&self.map, &self.model);
         let answer = self.reverse(TargetOffset(position));
         let next = model.first_acknowledged(|&(_, target)| target >= position);
-        let pruned = map.first().filter(|_| map.pruned());
+        let pruned = map.first().filter(|_| map.is_pruned());
         let first = model.first_acknowledged(|_| true).map(|first| model.records[first].1);
         let (start, next) = if let Some(kept) = pruned {
             (kept.target.0, next.map(|next| next.max(kept.count as usize)))
@@ -392,7 +392,7 @@ impl Twin {
                     .filter(|record| position > model.start && record.0 < position);
                 assert_eq!(count, below.count() as u64, "count_of_source({position})");
             } else {
-                assert!(map.pruned() && position < map.first().unwrap().source.0);
+                assert!(map.is_pruned() && position < map.first().unwrap().source.0);
             }
         }
         let mut before = None;
@@ -407,7 +407,7 @@ impl Twin {
                     .filter(|&(count, record)| count < model.forgotten || record.1 < position);
                 assert_eq!(count, below.count() as u64, "count_of_target({position})");
             } else {
-                assert!(map.pruned() && position < map.first().unwrap().target.0);
+                assert!(map.is_pruned() && position < map.first().unwrap().target.0);
             }
         }
     }
