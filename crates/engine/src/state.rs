@@ -17,9 +17,7 @@ use twinlog_offsets::StateError;
 use twinlog_offsets::state::{
     Answer, Gap, GroupJournal, Lease, PartitionKey, Position, StateKey, StateRecord, Subject,
 };
-use twinlog_offsets::{
-    Block, Changes, Durable, Inherited, OffsetMap, SealedBlock, Stretch,
-};
+use twinlog_offsets::{Block, Changes, Durable, Inherited, OffsetMap, SealedBlock, Stretch};
 use twinlog_types::{
     ClusterAlias, ClusterId, Code, GroupId, Planted, SourceOffset, TopicName, TopicPartition,
     planted,
@@ -103,6 +101,13 @@ impl PartitionState {
         }
         let durable = Durable::found(&map, numbers(&self.segments), numbers(&self.blocks));
         Ok((map, durable))
+    }
+}
+
+impl PartitionState {
+    /// What must go when another map takes this one's place.
+    pub(crate) fn left_over(&self) -> Durable {
+        Durable::left_over(numbers(&self.segments), numbers(&self.blocks))
     }
 }
 

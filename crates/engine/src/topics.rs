@@ -422,10 +422,7 @@ async fn take_up(
             }
             Some(stored) if stored.position.is_some() || stored.damaged.is_some() => {
                 let copier = restore(flow, &source, setup, &stored);
-                let cell = insert(flow, topic, key, (source, target), copier);
-                for (number, (offset, _)) in stored.blocks {
-                    cell.blocks.lock().put(number, offset);
-                }
+                insert_stored(flow, (topic, key), (source, target), copier, &stored);
             }
             Some(_) | None => new.push((topic, key, source, target, setup)),
         }
@@ -506,6 +503,21 @@ pub(crate) fn restore(
     match stored.sealed_map(position) {
         Ok((map, durable)) => Copier::restore(setup, position, map, durable),
         Err(error) => refused(setup, &error.to_string()),
+    }
+}
+
+/// Takes a partition up whose map was stored.
+pub(crate) fn insert_stored(
+    flow: &Arc<Flow>,
+    (topic, key): (&MirroredTopic, PartitionKey),
+    at: (TopicPartition, TopicPartition),
+    copier: Copier,
+    stored: &state::PartitionState,
+) {
+    let cell = insert(flow, topic, key, at, copier);
+    let mut places = cell.blocks.lock();
+    for (&number, &(offset, _)) in &stored.blocks {
+        places.put(number, offset);
     }
 }
 

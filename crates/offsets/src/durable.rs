@@ -53,6 +53,15 @@ impl Durable {
         }
     }
 
+    /// Nothing of the map; segments and blocks with these numbers are another map's, and must go.
+    pub fn left_over(segments: Range<u32>, blocks: Range<u32>) -> Self {
+        Self {
+            runs: 0,
+            segments: Extent { surely: 0..0, perhaps: segments },
+            blocks: Extent { surely: 0..0, perhaps: blocks },
+        }
+    }
+
     /// All of `map`, and nothing else.
     pub fn whole(map: &OffsetMap) -> Self {
         Self::found(map, map.segments(), map.blocks())

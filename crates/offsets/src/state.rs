@@ -39,7 +39,7 @@ const JOURNAL: u8 = 5;
 const DECISION: u8 = 6;
 const ANSWER: u8 = 7;
 const INHERITED: u8 = 8;
-const BLOCK: u9 = 9;
+const BLOCK: u8 = 9;
 
 /// Which life of which partition a record is about. Cluster and topic ids are part of it: a
 /// recreated topic or another cluster behind the same address never meets foreign state.

@@ -143,7 +143,7 @@ fn settle(flow: &Arc<Flow>, known: Known, behind: Behind) {
         Behind::Copied(start, walked, end) => (start, walked, end),
         Behind::Ours => {
             let copier = topics::restore(flow, &source, setup, &stored);
-            return topics::insert(flow, &topic, key, at, copier);
+            return topics::insert_stored(flow, (&topic, key), at, copier, &stored);
         }
         Behind::Mixed(why) => {
             let mut copier = topics::restore(flow, &source, setup, &stored);
@@ -153,7 +153,7 @@ fn settle(flow: &Arc<Flow>, known: Known, behind: Behind) {
             );
             let code = Code::TargetNotEmpty;
             copier.stop(Stop { code, reason, range: None, passing: false });
-            return topics::insert(flow, &topic, key, at, copier);
+            return topics::insert_stored(flow, (&topic, key), at, copier, &stored);
         }
     };
     let before = stored.position.as_ref().and_then(|position| stored.map(position).ok());
@@ -170,7 +170,8 @@ fn settle(flow: &Arc<Flow>, known: Known, behind: Behind) {
         flow = %flow.name, partition = %source, target = %target,
         "taken over again: MM2 went on where twinlog had ended; the copy goes on at source offset {start}"
     );
-    let copier = taken(flow, setup, start, end, inherited);
+    let mut copier = taken(flow, setup, start, end, inherited);
+    copier.replaces(stored.left_over());
     store(flow, &target, &durable);
     topics::insert(flow, &topic, key, at, copier);
 }
@@ -195,7 +196,7 @@ fn stretches_of(map: &OffsetMap) -> Vec<Stretch> {
         return vec![Stretch::empty(map.start(), map.copied_to())];
     };
     // What was pruned at the front is not known any more.
-    let from = if map.first_segment() == 0 { map.start() } else { first.source };
+    let from = if map.is_pruned() { first.source } else { map.start() };
     let mut open = StretchBuilder::new(from);
     for (at, run) in runs.iter().enumerate() {
         let end = runs.get(at + 1).map_or(map.acknowledged(), |next| next.count);

@@ -325,6 +325,12 @@ impl Copier {
         self.map.inherit(stretch)
     }
 
+    /// The state holds parts of an earlier map under this partition's key: they are removed with the
+    /// first write, before they could be taken for parts of this one.
+    pub fn replaces(&mut self, left_over: Durable) {
+        self.durable = left_over;
+    }
+
     /// The offset map, for translating.
     pub fn map(&self) -> &OffsetMap {
         &self.map
