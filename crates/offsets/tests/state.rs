@@ -6,7 +6,7 @@ use twinlog_offsets::state::{
     Accepted, Answer, Decided, Gap, GroupJournal, Lease, Made, Overwrite, Pair, PartitionKey,
     Placed, Position, StateKey, StateRecord, Subject,
 };
-use twinlog_offsets::{Malformed, StateError};
+use twinlog_offsets::{Malformed, StateError, Stretch, StretchBuilder};
 use twinlog_types::{Code, SourceOffset, TargetOffset, TopicId};
 
 fn partition_key() -> PartitionKey {
@@ -38,6 +38,13 @@ fn position() -> Position {
     }
 }
 
+fn stretch() -> Stretch {
+    let mut builder = StretchBuilder::new(SourceOffset(100));
+    assert!(builder.push_run(SourceOffset(103), TargetOffset(90), 1_000));
+    assert!(builder.push_run(SourceOffset(1_200), TargetOffset(1_095), 1));
+    builder.finish(SourceOffset(1_210))
+}
+
 fn one_of_each() -> Vec<StateRecord> {
     vec![
         StateRecord::Position(partition_key(), position()),
@@ -47,6 +54,8 @@ fn one_of_each() -> Vec<StateRecord> {
             0,
             Gap { from: SourceOffset(10), to: SourceOffset(90), found_ms: 5, why: Code::SourceGap },
         ),
+        StateRecord::Inherited(partition_key(), stretch()),
+        StateRecord::Inherited(partition_key(), Stretch::empty(SourceOffset(7), SourceOffset(7))),
         StateRecord::Lease {
             source_cluster: "AA".into(),
             target_cluster: "B".into(),
