@@ -29,8 +29,9 @@ use std::time::Duration;
 
 use twinlog_batch::Record;
 use twinlog_protocol::messages::{
-    AddPartitionsToTxnRequest, EndTxnRequest, InitProducerIdRequest, ProducerId as WireProducerId,
-    TransactionalId, add_partitions_to_txn_request, string, topic_name,
+    AddPartitionsToTxnRequest, DescribeTransactionsRequest, EndTxnRequest, InitProducerIdRequest,
+    ProducerId as WireProducerId, TransactionalId, add_partitions_to_txn_request, string,
+    topic_name,
 };
 use twinlog_protocol::{ErrorCode, Remedy};
 use twinlog_types::{BrokerId, ProducerEpoch, ProducerId, Sequence, TopicName, TopicPartition};
@@ -87,6 +88,53 @@ impl Cluster {
             Ok((response.producer_id.0, response.producer_epoch))
         })
         .await
+    }
+
+    /// The producer id and epoch that a transactional id has now, as its coordinator tells; nothing
+    /// where nobody has opened it. Needs DESCRIBE on the id, which WRITE implies.
+    ///
+    /// # Errors
+    ///
+    /// When the coordinator does not answer in time: then nobody can write under the id either.
+    pub async fn describe_transaction(
+        &self,
+        id: &str,
+    ) -> Result<Option<(ProducerId, ProducerEpoch)>, ClientError> {
+        self.retrying(|| async {
+            let outcome = self.describe_transaction_once(id).await;
+            if outcome.as_ref().is_err_and(ClientError::is_retriable) {
+                self.forget_coordinators(CoordinatorKind::Transaction, [id].into_iter());
+            }
+            outcome
+        })
+        .await
+    }
+
+    async fn describe_transaction_once(
+        &self,
+        id: &str,
+    ) -> Result<Option<(ProducerId, ProducerEpoch)>, ClientError> {
+        let broker = self.coordinator(CoordinatorKind::Transaction, id).await?;
+        let ids = || vec![TransactionalId(string(id))];
+        let request = |_| DescribeTransactionsRequest::default().with_transactional_ids(ids());
+        let response = self.ask_broker(broker, request).await?;
+        let state = response.transaction_states.into_iter().next().ok_or_else(|| {
+            ClientError::Protocol {
+                peer: format!("broker {broker}"),
+                api: "DescribeTransactions",
+                reason: format!("no word about {id}"),
+            }
+        })?;
+        match ErrorCode(state.error_code) {
+            ErrorCode::TRANSACTIONAL_ID_NOT_FOUND => Ok(None),
+            code if code.is_ok() => Ok(Some((state.producer_id.0, state.producer_epoch))),
+            code => Err(ClientError::Code {
+                api: "DescribeTransactions",
+                code,
+                message: None,
+                about: format!("transactional id {id}"),
+            }),
+        }
     }
 
     /// Becomes the owner of a transactional id: older owners are fenced, and whatever they left

@@ -103,6 +103,22 @@ impl Board {
         }
     }
 
+    /// The flow copies nothing for a while. Leaves a state that says more alone.
+    pub(crate) fn pause(&self, flow: &FlowName, reason: &str) {
+        let state = self.flows.lock().get(flow).map(|board| board.standing.state);
+        if matches!(state, Some(State::InSync | State::CatchingUp)) {
+            self.stand(flow, State::Waiting, None, reason);
+        }
+    }
+
+    /// Ends the [`pause`](Self::pause) for this reason.
+    pub(crate) fn go_on(&self, flow: &FlowName, reason: &str) {
+        let standing = self.flows.lock().get(flow).map(|board| board.standing.clone());
+        if standing.and_then(|standing| standing.reason).as_deref() == Some(reason) {
+            self.stand(flow, State::CatchingUp, None, "copying");
+        }
+    }
+
     pub(crate) fn event(
         &self,
         flow: &FlowName,

@@ -53,6 +53,10 @@ pub(crate) struct Cell {
     pub(crate) queued: Mutex<Option<LaneKey>>,
     /// A question about the source's range is under way: it is not fetched.
     pub(crate) checking: AtomicBool,
+    /// A former owner copied it.
+    pub(crate) restored: bool,
+    /// It is not sent to yet: a former owner may be sending to it.
+    pub(crate) held_back: AtomicBool,
     /// Whether this process owns the flow is being asked, because of this partition.
     pub(crate) asking: AtomicBool,
     /// When it stopped, for trying again; 0 while it goes on.
@@ -76,6 +80,7 @@ impl Cell {
         shard: usize,
         copier: Copier,
     ) -> Arc<Self> {
+        let restored = copier.is_recovering();
         Arc::new(Self {
             source: source.0,
             target: target.0,
@@ -91,6 +96,8 @@ impl Cell {
             fruitless: Mutex::new((0, u64::MAX)),
             queued: Mutex::new(None),
             checking: AtomicBool::new(false),
+            restored,
+            held_back: AtomicBool::new(false),
             asking: AtomicBool::new(false),
             stopped_ms: AtomicI64::new(0),
             wanted: Mutex::default(),

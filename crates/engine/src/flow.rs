@@ -31,6 +31,7 @@ use crate::notes::Notes;
 use crate::options::EngineOptions;
 use crate::state::{Dirty, Stored};
 use crate::takeover::mm2::Left;
+use crate::tenure::Tenure;
 use crate::{fetch, look, losses, state};
 
 /// Connections for produce requests to each target broker.
@@ -89,6 +90,8 @@ pub(crate) struct Flow {
     pub(crate) board: Arc<Board>,
     /// Fetched bytes that may be held, over all flows.
     pub(crate) budget: Arc<Semaphore>,
+    /// For how long this process may send.
+    pub(crate) tenure: Tenure,
     /// A partition may have room, or be ready to be fetched.
     pub(crate) room: Notify,
     pub(crate) discover: Notify,
@@ -129,6 +132,7 @@ pub(crate) struct Parts {
     pub(crate) stored: Stored,
     pub(crate) decisions: Decisions,
     pub(crate) shards: usize,
+    pub(crate) tenure: Tenure,
     pub(crate) options: Arc<EngineOptions>,
     pub(crate) board: Arc<Board>,
     pub(crate) budget: Arc<Semaphore>,
@@ -152,6 +156,7 @@ impl Flow {
             options: parts.options,
             board: parts.board,
             budget: parts.budget,
+            tenure: parts.tenure,
             room: Notify::new(),
             discover: Notify::new(),
             topics_known: AtomicBool::new(false),

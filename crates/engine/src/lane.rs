@@ -155,6 +155,7 @@ async fn serve(
         if let Some(error) = failed {
             break Some(error);
         }
+        let holds = flow.tenure.holds();
         tokio::select! {
             biased;
             answer = next_answer(&mut in_flight) => match answer {
@@ -165,9 +166,18 @@ async fn serve(
                 }
             },
             () = ready.notify.notified(), if in_flight.len() < REQUESTS_IN_FLIGHT => {}
+            () = flow.tenure.held(), if !holds => {}
+            // Nothing of it may arrive once somebody else sends.
+            () = flow.tenure.over(), if holds && !in_flight.is_empty() => {
+                break Some(ClientError::Timeout { what: "the renewal of the lease".into() });
+            }
             () = ending.ended(), if in_flight.is_empty() => break None,
+            () = ending.drained_signal() => break None,
         }
     };
+    if !in_flight.is_empty() {
+        lane.close();
+    }
     for request in in_flight {
         lose(flow, request.sent);
     }
@@ -197,6 +207,9 @@ fn collect(
     let mut parts = Vec::new();
     let mut bytes = 0;
     let mut again = Vec::new();
+    if !flow.tenure.holds() {
+        return (sent, parts);
+    }
     for _ in 0..ready.len() {
         if bytes >= REQUEST_BYTES {
             break;
@@ -205,6 +218,9 @@ fn collect(
         if *cell.lane.lock() != Some(key) && !planted(Planted::TwoConnections) {
             // A look moved it to another leader while it stood here: never on two connections.
             flow.moved(&cell);
+            continue;
+        }
+        if cell.held_back.load(Ordering::Acquire) {
             continue;
         }
         let (sending, more) = {

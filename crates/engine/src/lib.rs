@@ -49,6 +49,7 @@ mod state;
 mod supervise;
 mod syncs;
 mod takeover;
+mod tenure;
 mod topics;
 
 pub use board::{Board, Event, FlowBoard, FlowStanding};

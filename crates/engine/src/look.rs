@@ -119,7 +119,8 @@ async fn look(flow: &Arc<Flow>, cell: &Arc<Cell>, from: LookFrom) -> Result<(), 
         flow.stopped(cell);
         return Ok(());
     }
-    let tail = read_tail(flow, &view, cell, from).await?;
+    let (tail, remembered_ms) = read_tail(flow, &view, cell, from).await?;
+    flow.tenure.hold_back(cell, remembered_ms, flow.now_ms());
     let looked = loop {
         let looked = cell.copier.lock().looked(&tail);
         let Some(number) = looked.needs_block else { break looked };
@@ -176,12 +177,13 @@ async fn look(flow: &Arc<Flow>, cell: &Arc<Cell>, from: LookFrom) -> Result<(), 
     Ok(())
 }
 
+/// The tail, and the age of the leader's memory of our producer: when its last record was made.
 async fn read_tail(
     flow: &Flow,
     view: &LeaderView,
     cell: &Cell,
     from: LookFrom,
-) -> Result<Tail, ClientError> {
+) -> Result<(Tail, Option<i64>), ClientError> {
     let producer = cell.copier.lock().producer();
     let mut log_end = view.log_end().await?;
     let mut agreed = from.acknowledged_end.0;
@@ -192,13 +194,12 @@ async fn read_tail(
         }
     }
     agreed = agreed.min(log_end);
-    let last_sequence = view
-        .producers()
-        .await?
-        .into_iter()
-        .find(|state| state.producer_id == producer.id && state.epoch == i32::from(producer.epoch))
-        .map(|state| state.last_sequence)
-        .filter(|&sequence| sequence >= 0);
+    let remembered = view.producers().await?.into_iter().find(|state| {
+        state.producer_id == producer.id
+            && state.epoch == i32::from(producer.epoch)
+            && state.last_sequence >= 0
+    });
+    let last_sequence = remembered.as_ref().map(|state| state.last_sequence);
     let mut batches = Vec::new();
     let mut position = agreed;
     let mut log_start = 0;
@@ -268,14 +269,15 @@ async fn read_tail(
         }
         log_end = end;
     }
-    Ok(Tail {
+    let tail = Tail {
         leader_epoch: view.epoch(),
         log_start: TargetOffset(log_start),
         log_end: TargetOffset(log_end),
         agreed: TargetOffset(agreed),
         last_sequence,
         batches,
-    })
+    };
+    Ok((tail, remembered.map(|state| state.last_timestamp)))
 }
 
 pub(crate) fn corrupt(tp: &TopicPartition, reason: BatchError) -> ClientError {

@@ -22,14 +22,16 @@ use twinlog_client::{ClientError, Cluster, ErrorCode, Transactional};
 use twinlog_offsets::state::{Lease, StateRecord};
 use twinlog_types::{ClusterAlias, ClusterId, TopicPartition};
 
+use crate::options::Clock;
 use crate::state::{self, Stored, TRANSACTION_TIMEOUT};
+use crate::tenure::Tenure;
 
 /// The owner of a flow says this often that it lives.
 pub(crate) const LEASE_INTERVAL: Duration = Duration::from_secs(3);
 /// An owner that has been silent for so long is gone.
 pub(crate) const LEASE_EXPIRY: Duration = Duration::from_secs(10);
 /// Who stands by asks this often.
-const QUESTION_INTERVAL: Duration = Duration::from_secs(1);
+pub(crate) const QUESTION_INTERVAL: Duration = Duration::from_secs(1);
 /// So many questions in a row that brought nothing new are the silence of [`LEASE_EXPIRY`].
 const QUESTIONS: u64 = LEASE_EXPIRY.as_secs() / QUESTION_INTERVAL.as_secs();
 
@@ -55,6 +57,8 @@ pub(crate) struct Claim {
     /// Once opened. Whoever opens it later fences this process, so that going on with it takes
     /// nothing from anybody.
     first: Option<Transactional>,
+    /// The last lease of an owner that fell silent.
+    silent: Option<Lease>,
     /// The process by this name owned the flow until its tasks broke: its own lease is nobody else's.
     interrupted: Option<String>,
 }
@@ -72,6 +76,8 @@ enum Right {
 pub(crate) struct Owned {
     pub(crate) stored: Stored,
     pub(crate) shards: Vec<Transactional>,
+    /// For how long this process may act on that.
+    pub(crate) tenure: Tenure,
 }
 
 impl Claim {
@@ -89,8 +95,8 @@ impl Claim {
         self.interrupted.is_some()
     }
 
-    fn silent(asked: Instant) -> Self {
-        Self { right: Some(Right::Silent(asked)), ..Self::default() }
+    fn silent(asked: Instant, silent: Option<Lease>) -> Self {
+        Self { right: Some(Right::Silent(asked)), silent, ..Self::default() }
     }
 
     /// Whether [`own`] may be tried. Otherwise somebody else may own the flow: [`stand_by`] tells.
@@ -139,7 +145,7 @@ pub(crate) async fn own(
     source: &ClusterAlias,
     pair: &(ClusterId, ClusterId),
     claim: &mut Claim,
-    lease: (&StateRecord, i64),
+    (instance, clock): (&str, &Clock),
 ) -> Result<Owned, ClientError> {
     let topic = state::topic_name(source);
     let shards = state::partitions(target, &topic).await?;
@@ -153,6 +159,7 @@ pub(crate) async fn own(
         });
     }
     claim.begin(target, source).await?;
+    let began = Instant::now();
     let mut opening = Vec::new();
     for shard in 1..shards {
         let (target, id) = (target.clone(), state::transactional_id(source, shard as usize));
@@ -172,14 +179,19 @@ pub(crate) async fn own(
         return Err(ClientError::Timeout { what: "the first shard of the state".into() });
     };
     let tp = TopicPartition { topic: topic.clone(), partition: 0 };
-    let (lease, now_ms) = lease;
-    first.write(vec![(tp, vec![state::record(lease, now_ms)])]).await?;
+    let now_ms = clock();
+    let lease = state::record(&lease(pair, instance, now_ms, false), now_ms);
+    first.write(vec![(tp, vec![lease])]).await?;
     let mut stored = Stored::default();
     for shard in 0..shards {
         state::read_shard(target, &topic, shard, 0, pair, &mut stored).await?;
     }
+    let gone = stored.lease_of_another(instance).is_none_or(|before| {
+        before.released || claim.silent.as_ref().is_some_and(|silent| silent == before)
+    });
+    let tenure = Tenure::new(began, (!gone).then(|| began + LEASE_EXPIRY));
     let shards = claim.first.take().into_iter().chain(others).collect();
-    Ok(Owned { stored, shards })
+    Ok(Owned { stored, shards, tenure })
 }
 
 /// Follows the lease of the present owner until it has been silent for [`LEASE_EXPIRY`] or was given
@@ -196,17 +208,26 @@ pub(crate) async fn stand_by(
 ) -> Result<Claim, ClientError> {
     let topic = state::topic_name(source);
     let mut position = 0;
+    let id = state::transactional_id(source, 0);
+    let mut transaction = None;
     let mut seen: Option<Lease> = None;
     let mut unheard = 0;
     loop {
         let mut stored = Stored::default();
         let asked = Instant::now();
         position = state::read_shard(target, &topic, 0, position, pair, &mut stored).await?;
+        // Nobody can renew a lease while the coordinator is away: that is no silence. Where each
+        // transaction raises the epoch, a new one is a sign of life as well.
+        let open = target.describe_transaction(&id).await?;
+        if open != transaction {
+            transaction = open;
+            unheard = 0;
+        }
         match stored.lease {
             Some(lease)
                 if lease.released || claim.interrupted.as_ref() == Some(&lease.instance) =>
             {
-                return Ok(Claim::silent(asked));
+                return Ok(Claim::silent(asked, None));
             }
             Some(lease) if seen.as_ref() != Some(&lease) => {
                 unheard = 0;
@@ -215,7 +236,7 @@ pub(crate) async fn stand_by(
             _ => unheard += 1,
         }
         if unheard >= QUESTIONS {
-            return Ok(Claim::silent(asked));
+            return Ok(Claim::silent(asked, seen));
         }
         tokio::time::sleep(QUESTION_INTERVAL).await;
     }

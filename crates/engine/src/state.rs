@@ -126,6 +126,8 @@ pub struct Stored {
     pub partitions: BTreeMap<PartitionKey, PartitionState>,
     /// The newest lease.
     pub lease: Option<Lease>,
+    /// The last lease of whoever owned the flow before the newest one's writer.
+    lease_before: Option<Lease>,
     /// What was written for groups, by partition.
     pub journals: BTreeMap<PartitionKey, BTreeMap<GroupId, GroupJournal>>,
     /// What became of operators' decisions.
@@ -135,6 +137,11 @@ pub struct Stored {
 }
 
 impl Stored {
+    /// The last lease that was not `instance`'s. Its own newest one may not be readable yet.
+    pub(crate) fn lease_of_another(&self, instance: &str) -> Option<&Lease> {
+        [&self.lease, &self.lease_before].into_iter().flatten().find(|one| one.instance != instance)
+    }
+
     /// Takes one record in. Records of other cluster pairs are left alone.
     fn take(&mut self, pair: &(ClusterId, ClusterId), at: &TopicPartition, record: &Record) {
         let key = record.key.as_deref().unwrap_or_default();
@@ -166,6 +173,10 @@ impl Stored {
             Ok(Some(StateRecord::Lease { source_cluster, target_cluster, lease, .. }))
                 if source_cluster == pair.0 && target_cluster == pair.1 =>
             {
+                let newest = &lease.instance;
+                if let Some(before) = self.lease.take_if(|before| before.instance != *newest) {
+                    self.lease_before = Some(before);
+                }
                 self.lease = Some(lease);
             }
             Ok(Some(StateRecord::Journal(key, group, journal))) if ours(&key, pair) => {
@@ -336,11 +347,11 @@ pub(crate) async fn write_shard(
                 0 => std::mem::take(&mut *flow.proofs.lock()),
                 _ => Vec::new(),
             };
-            let due = last || !proofs.is_empty() || tokio::time::Instant::now() >= lease_due;
-            if shard == 0 && due {
+            let began = tokio::time::Instant::now();
+            let renews = shard == 0 && (last || !proofs.is_empty() || began >= lease_due);
+            if renews {
                 let lease = ownership::lease(&flow.pair, &flow.options.instance, now_ms, last);
                 records.push(record(&lease, now_ms));
-                lease_due = tokio::time::Instant::now() + LEASE_INTERVAL;
             }
             if records.is_empty() {
                 notes.written();
@@ -349,6 +360,10 @@ pub(crate) async fn write_shard(
             match transactional.write(vec![(tp.clone(), records)]).await {
                 Ok(()) => {
                     backoff.reset();
+                    if renews {
+                        lease_due = began + LEASE_INTERVAL;
+                        flow.tenure.renew(began);
+                    }
                     for proof in proofs {
                         // Whoever gave up waiting needs none.
                         let _ = proof.send(());

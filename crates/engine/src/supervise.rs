@@ -19,7 +19,7 @@ use crate::ending::{Ending, Stage};
 use crate::flow::{Flow, Lost, Parts};
 use crate::options::EngineOptions;
 use crate::ownership::{self, Claim};
-use crate::{groups, report, state, syncs, takeover, topics};
+use crate::{groups, report, state, syncs, takeover, tenure, topics};
 
 /// What one flow is run with.
 pub(crate) struct Supervised {
@@ -253,18 +253,18 @@ async fn own_and_run(
     let opening = async {
         let factor = config.offset_syncs_topic_replication_factor;
         state::ensure_topic(target, &config.name.source, factor).await?;
-        let now_ms = (supervised.options.clock)();
-        let lease = ownership::lease(pair, &supervised.options.instance, now_ms, false);
-        // Before anything is copied: a pause outlives whoever noticed it.
+        let own = (supervised.options.instance.as_str(), &supervised.options.clock);
+        // Before anything is copied: a pause outlives whoever noticed it. And before the flow is owned,
+        // which would be lost again with these.
         let mut decisions = Decisions::default();
-        let (owned, producer, read) = tokio::join!(
-            ownership::own(target, &config.name.source, pair, claim, (&lease, now_ms)),
+        let (producer, read) = tokio::join!(
             target.init_producer_id(),
             decisions.read_on(target, &config.name.source, pair),
         );
-        let owned = owned?;
+        let producer = producer?;
         read?;
-        Ok::<_, ClientError>((owned, producer?, decisions))
+        let owned = ownership::own(target, &config.name.source, pair, claim, own).await?;
+        Ok::<_, ClientError>((owned, producer, decisions))
     };
     let (owned, (id, epoch), decisions) = tokio::select! {
         biased;
@@ -287,6 +287,7 @@ async fn own_and_run(
         stored: owned.stored,
         decisions,
         shards: owned.shards.len(),
+        tenure: owned.tenure,
         options: supervised.options.clone(),
         board: supervised.board.clone(),
         budget: supervised.budget.clone(),
@@ -308,6 +309,7 @@ async fn own_and_run(
         let _watched = keeping.watched();
         takeover::keep::run(keeping.clone()).await;
     });
+    flow.spawn(tenure::watch(flow.clone()));
     flow.spawn(topics::run(flow.clone()));
     flow.spawn(groups::run(flow.clone()));
     flow.spawn(decisions::run(flow.clone()));

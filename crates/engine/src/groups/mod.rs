@@ -95,6 +95,12 @@ pub(crate) async fn run(flow: Arc<Flow>) {
     };
     let ending = flow.ending();
     loop {
+        // Whoever may have lost the flow meanwhile writes over nobody's positions.
+        tokio::select! {
+            biased;
+            () = ending.ended() => return,
+            () = flow.tenure.held() => {}
+        }
         let round = tokio::select! {
             biased;
             () = ending.ended() => return,

@@ -198,3 +198,104 @@ fn copy_of(record: &twinlog_embedded::Record) -> twinlog_batch::Record {
         headers: Vec::new(),
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_that_cannot_renew_its_lease_says_so_and_sends_nothing_until_it_can() {
+    let world = World::new(27, 1);
+    world.source.create_topic("orders", 1, &[]).unwrap();
+    let topics = BTreeMap::from([("orders".to_owned(), 1)]);
+    world.source.append("orders", 0, &numbered(0, 10)).unwrap();
+    let owner = world.start();
+    world.until_equal(&topics).await;
+    let refused = Fault::new(Action::Answer(ErrorCode::NOT_ENOUGH_REPLICAS.0));
+    world.target.fault(refused.api(ApiKey::Produce).partition(&state_topic(), 0).always());
+    // A moment without a renewal stops nothing.
+    world.source.append("orders", 0, &numbered(10, 20)).unwrap();
+    world.until_equal(&topics).await;
+    until("the lease is over", || {
+        let standing = standing(&owner);
+        let reason = standing.reason.clone().unwrap_or_default();
+        (standing.state != State::Waiting || !reason.contains("could not be renewed"))
+            .then(|| format!("{standing:?}"))
+    })
+    .await;
+    world.source.append("orders", 0, &numbered(20, 30)).unwrap();
+    let began = tokio::time::Instant::now();
+    until("a minute has passed", || (began.elapsed() < Duration::from_mins(1)).then(String::new))
+        .await;
+    assert_eq!(world.target_records("orders", 0).len(), 20, "sent without a lease");
+    world.target.clear_faults();
+    world.until_equal(&topics).await;
+    until("it says that it goes on", || {
+        let standing = standing(&owner);
+        (standing.state != State::InSync).then(|| format!("{standing:?}"))
+    })
+    .await;
+    owner.shutdown().await;
+}
+
+/// How long it takes until a mirror goes on whose producer the target has forgotten, after a takeover
+/// from an owner that ended in order or was killed.
+async fn goes_on_after(seed: u64, in_order: bool) -> Duration {
+    let world = World::new(seed, 1);
+    world.source.create_topic("orders", 1, &[]).unwrap();
+    let topics = BTreeMap::from([("orders".to_owned(), 1)]);
+    world.source.append("orders", 0, &numbered(0, 10)).unwrap();
+    let first = world.start();
+    world.until_equal(&topics).await;
+    if in_order {
+        first.shutdown().await;
+    } else {
+        drop(first);
+    }
+    world.target.expire_producers("hello.orders", 0);
+    world.source.append("orders", 0, &numbered(10, 20)).unwrap();
+    let began = tokio::time::Instant::now();
+    let second = world.start();
+    world.until_equal(&topics).await;
+    let took = began.elapsed();
+    second.shutdown().await;
+    took
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_nothing_would_refuse_late_packets_of_the_owner_before_its_lease_is_waited_for() {
+    let took = goes_on_after(28, false).await;
+    assert!((9..15).contains(&took.as_secs()), "{took:?}");
+    let took = goes_on_after(28, true).await;
+    assert!(took < Duration::from_secs(3), "{took:?} after an owner that gave the flow up");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_coordinator_that_is_away_is_no_silence_of_the_owner() {
+    let world = World::new(29, 1);
+    world.source.create_topic("orders", 1, &[]).unwrap();
+    let topics = BTreeMap::from([("orders".to_owned(), 1)]);
+    let standing_by = world.start();
+    world.until_equal(&topics).await;
+    let owner = world.start();
+    until_standing_by(&standing_by).await;
+    world.until_equal(&topics).await;
+    // As after the death of its broker: nobody can open, end or describe a transaction.
+    let away = || Fault::new(Action::Answer(ErrorCode::COORDINATOR_NOT_AVAILABLE.0)).always();
+    let apis = [ApiKey::AddPartitionsToTxn, ApiKey::EndTxn, ApiKey::DescribeTransactions];
+    for api in apis {
+        world.target.fault(away().api(api));
+    }
+    let began = tokio::time::Instant::now();
+    until("the coordinator is back", || {
+        (began.elapsed() < Duration::from_secs(14)).then(String::new)
+    })
+    .await;
+    world.target.clear_requests();
+    world.target.clear_faults();
+    let began = tokio::time::Instant::now();
+    until("they go on for a while", || {
+        assert!(!stands_by(&owner), "taken over from a live owner");
+        (began.elapsed() < Duration::from_secs(20)).then(String::new)
+    })
+    .await;
+    assert!(!somebody_took_over(&world), "taken over from a live owner");
+    owner.shutdown().await;
+    standing_by.shutdown().await;
+}

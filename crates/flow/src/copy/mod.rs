@@ -26,7 +26,12 @@
 //!
 //! - A leader that forgot the producer (idle, or records older than `producer.id.expiration.ms`)
 //!   takes any sequence. A packet of a lost connection that it comes to after the look is stored
-//!   twice then, and one that is refused in front of others leaves them stored without it.
+//!   twice then, and one that is refused in front of others leaves them stored without it. Whoever
+//!   runs a copier bounds how late that can be: an owner gives up what is unanswered when its lease
+//!   ends, and the next one waits for that end before it sends to a leader without such memory. What
+//!   is left is a packet that a network or a broker holds back for longer than that and delivers
+//!   after all, and a machine whose clocks stood still with it. No fence closes that: a raised epoch
+//!   (by a batch, or by a marker) is forgotten together with the producer.
 //! - Two processes agree on the n-th record only while the cleaner and retention leave alone what
 //!   neither has copied: a former owner that still sends what they removed meanwhile is recognised
 //!   only where its batches were cut otherwise.
@@ -358,6 +363,11 @@ impl Copier {
     /// who is none any more may have read a tail that its own map does not explain.
     pub fn is_settled(&self) -> bool {
         self.known && !self.recovering && !self.must_store
+    }
+
+    /// Whether a former owner, or this one before a stop, may have sent what the next look is to find.
+    pub fn is_recovering(&self) -> bool {
+        self.recovering
     }
 
     /// Whether it copies (as opposed to waiting for a look, or being stopped).
