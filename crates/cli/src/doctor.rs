@@ -79,7 +79,7 @@ async fn open(args: &Doctor, connect: Option<&Connect>) -> Result<(Looking, Vec<
         assume(&seen, rest, (source.as_ref(), target.as_ref()));
     let overrides = properties.into_iter().chain(common.overrides.clone()).collect();
     let (source_alias, target_alias) = (source.to_string(), target.to_string());
-    let common = Common { source_alias, target_alias, overrides, ..common };
+    let common = Common { overrides, source_alias, target_alias, ..common };
     Ok((Looking::open(&common)?, said))
 }
 

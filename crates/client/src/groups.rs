@@ -238,8 +238,9 @@ impl Cluster {
                     let bytes = response.groups.iter().map(bytes_of).sum::<usize>();
                     let average = bytes / groups.len().max(1);
                     // Down slowly: the next chunk may hold the large ones.
-                    let remembered = average.max(known - known / 8);
-                    self.inner.bytes_per_group.store(remembered, Ordering::Relaxed);
+                    let remembered = &self.inner.bytes_per_group;
+                    let before = remembered.load(Ordering::Relaxed);
+                    remembered.store(average.max(before - before / 8), Ordering::Relaxed);
                     for group in response.groups {
                         let id = GroupId::from(group.group_id.as_str());
                         let code = ErrorCode(group.error_code);

@@ -123,12 +123,11 @@ fn subjects(survey: &Survey, wanted: &Wanted) -> Vec<Subject> {
         Some(topic) => survey.groups.get(group).is_some_and(|read| reads(read, topic)),
         None => true,
     };
-    match &wanted.group {
-        Some(group) => subjects.push(Subject::Group(group.clone())),
-        None => {
-            let groups = survey.groups_with_commits().into_iter().filter(reads);
-            subjects.extend(groups.map(Subject::Group));
-        }
+    if let Some(group) = &wanted.group {
+        subjects.push(Subject::Group(group.clone()));
+    } else {
+        let groups = survey.groups_with_commits().into_iter().filter(reads);
+        subjects.extend(groups.map(Subject::Group));
     }
     match (&wanted.topic, &wanted.group) {
         (Some(topic), _) => subjects.push(Subject::Topic(topic.clone())),

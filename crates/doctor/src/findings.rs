@@ -132,11 +132,11 @@ impl Finding {
     pub fn seen(
         mut self,
         what: impl Into<String>,
-        value: impl ToString,
+        value: impl std::fmt::Display,
         place: impl Into<String>,
     ) -> Self {
         let (what, place) = (what.into(), place.into());
-        self.evidence.push(Evidence { what, value: value.to_string(), place });
+        self.evidence.push(Evidence { what, value: format!("{value}"), place });
         self
     }
 

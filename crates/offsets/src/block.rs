@@ -37,7 +37,9 @@ impl Block {
     pub(crate) fn gather(number: u32, segments: &[Segment]) -> Option<Self> {
         let (first, others) = segments.split_first()?;
         let mut runs = first.clone();
-        others.iter().for_each(|segment| runs.append(segment));
+        for segment in others {
+            runs.append(segment);
+        }
         Some(Self { number, runs })
     }
 
@@ -197,16 +199,15 @@ impl Index {
         reached: impl Fn(&RunStart) -> bool,
     ) -> Option<(u32, RunStart, Option<RunStart>)> {
         let chunk = self.chunks.partition_point(|chunk| reached(&chunk.first())).checked_sub(1)?;
-        let mut number = self.base + (chunk * HEADS_PER_CHUNK) as u32;
+        let first = self.base + (chunk * HEADS_PER_CHUNK) as u32;
         let mut found = None;
-        for head in self.chunks[chunk].starts() {
+        for (number, head) in (first..).zip(self.chunks[chunk].starts()) {
             if !reached(&head) {
                 return found
                     .map(|(number, at)| (number, at, Some(head)))
                     .filter(|at| at.0 >= self.first);
             }
             found = Some((number, head));
-            number += 1;
         }
         let next = self.chunks.get(chunk + 1).map(Segment::first);
         found.map(|(number, at)| (number, at, next)).filter(|at| at.0 >= self.first)

@@ -81,7 +81,7 @@ impl Scene {
         println!(
             "{name:<34} {:>7.1} s   {:>6.2} s cpu   {:>6} MiB",
             took.as_secs_f64(),
-            (self::cpu() - cpu).as_secs_f64(),
+            self::cpu().saturating_sub(cpu).as_secs_f64(),
             memory_mib()
         );
         for (side, cluster) in ["source", "target"].into_iter().zip(&self.clusters) {

@@ -245,7 +245,7 @@ hello->world, mirrored by MirrorMaker 2 4.3.0: 1 error, 1 note
             }
         }
         let many = Diagnosis { findings: grouping.end(), ..diagnosis() };
-        let told = text(&[many.clone()], &[], "mm2.properties", false);
+        let told = text(std::slice::from_ref(&many), &[], "mm2.properties", false);
         assert!(told.lines().count() <= 50, "{told}");
         assert!(told.contains("more; all in full: twinlog doctor mm2.properties -v"), "{told}");
         let several = text(&[many.clone(), many.clone(), many], &[], "f", false);

@@ -147,7 +147,9 @@ impl Scene {
     pub(crate) fn allow_only(&self, on: &str, what: &[&str], operations: &[&str]) -> Result {
         let mut args =
             vec!["--bootstrap-server", on, "--add", "--allow-principal", "User:ANONYMOUS"];
-        operations.iter().for_each(|operation| args.extend(["--operation", operation]));
+        for operation in operations {
+            args.extend(["--operation", operation]);
+        }
         args.extend(what);
         let output = self.shell.tool("org.apache.kafka.tools.AclCommand", &args)?;
         if output.success { Ok(()) } else { Err(format!("{output:?}").into()) }

@@ -124,7 +124,7 @@ impl Grouping {
     pub fn end(mut self) -> Vec<GroupedFinding> {
         leave_out_what_is_said_worse(&mut self.found);
         let mut found: Vec<GroupedFinding> =
-            self.found.into_iter().map(|(key, gathered)| grouped(key, gathered)).collect();
+            self.found.into_iter().map(|(key, gathered)| grouped(&key, gathered)).collect();
         order::put(&mut found);
         found
     }
@@ -176,7 +176,7 @@ fn add_some<T: Clone + PartialEq>(all: &mut Vec<T>, more: &[T], max: usize) {
     }
 }
 
-fn grouped(key: Key, gathered: Gathered) -> GroupedFinding {
+fn grouped(key: &Key, gathered: Gathered) -> GroupedFinding {
     let mut impact = Impact::default();
     for one in gathered.places.values() {
         impact.add(one);

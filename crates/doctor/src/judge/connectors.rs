@@ -63,14 +63,12 @@ impl Walk<'_> {
 
     /// Where a connector's configuration was read.
     pub(super) fn config_place(&self, connector: &Connector) -> String {
-        match &self.facts.mm2.connect {
-            Some(url) => format!("{url}: connector {}", connector.name),
-            None => {
-                let topic = self.facts.config.worker.get("config.storage.topic");
-                let topic = topic.cloned().unwrap_or_default();
-                format!("{}: topic {topic}, connector {}", self.facts.target.alias, connector.name)
-            }
+        if let Some(url) = &self.facts.mm2.connect {
+            return format!("{url}: connector {}", connector.name);
         }
+        let topic = self.facts.config.worker.get("config.storage.topic");
+        let topic = topic.cloned().unwrap_or_default();
+        format!("{}: topic {topic}, connector {}", self.facts.target.alias, connector.name)
     }
 
     /// What changes a key of a connector: a line of the file, or on Connect a request.

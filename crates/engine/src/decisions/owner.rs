@@ -80,11 +80,10 @@ fn apply_pauses(flow: &Flow) {
         if cell.paused.swap(pause.is_some(), Ordering::AcqRel) == pause.is_some() {
             continue;
         }
-        match pause {
-            Some(made) => {
-                info!(flow = %flow.name, partition = %cell.source, by = made.by, "paused");
-            }
-            None => info!(flow = %flow.name, partition = %cell.source, "resumed"),
+        if let Some(made) = pause {
+            info!(flow = %flow.name, partition = %cell.source, by = made.by, "paused");
+        } else {
+            info!(flow = %flow.name, partition = %cell.source, "resumed");
         }
     }
     flow.room.notify_waiters();

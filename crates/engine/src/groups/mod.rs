@@ -128,7 +128,7 @@ impl Rounds {
     /// One round: the groups whose turn it is.
     async fn round(&mut self, flow: &Arc<Flow>) -> Result<(), ClientError> {
         if let Some(listed) = self.lister.take() {
-            self.listed(flow, listed);
+            self.listed(flow, &listed);
         }
         self.writer.renew_after(flow, self.renewal.after_ms());
         let now_ms = flow.now_ms();
@@ -222,7 +222,7 @@ impl Rounds {
         news || self.pace.is_check_due(group, now_ms)
     }
 
-    fn listed(&mut self, flow: &Flow, listed: Listed) {
+    fn listed(&mut self, flow: &Flow, listed: &Listed) {
         let now_ms = flow.now_ms();
         let tracker = &mut self.writer.tracker;
         for (group, selection) in &listed.selections {

@@ -124,7 +124,7 @@ impl Facts<'_> {
         let gap = self.gaps.iter().find(|gap| (gap.from.0..gap.to.0).contains(&copied_to))?;
         let mut reason = why(gap);
         if gap.why == Code::SourceGap {
-            reason.push_str(&format!("; to go on with what is left: {}", self.going_on()));
+            reason = format!("{reason}; to go on with what is left: {}", self.going_on());
         }
         Some(Standing::found(State::Stopped, gap.why, reason))
     }

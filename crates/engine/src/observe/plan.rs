@@ -98,7 +98,9 @@ impl Observer {
         let mut unread = Vec::new();
         let mut keep = |what: &str, error: &ClientError| unread.push(format!("{what}: {error}"));
         let (listings, failed) = self.listings(&source, &target).await;
-        failed.iter().for_each(|error| keep("configs of topics", error));
+        for error in &failed {
+            keep("configs of topics", error);
+        }
         let known = known_topics(&stored);
         let seen = Seen {
             flow: &self.config,

@@ -428,9 +428,8 @@ impl Sight {
             return standing;
         }
         let waits = match lag {
-            Some(0) => String::new(),
+            Some(0) | None => String::new(),
             Some(lag) => format!("; {lag} offsets of the source wait"),
-            None => String::new(),
         };
         let reason = format!(
             "paused by {}{waits}; to go on: twinlog resume FILE --topic '{}'",

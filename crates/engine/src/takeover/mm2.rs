@@ -81,8 +81,8 @@ async fn positions_in(
     target: &Cluster,
     topic: &TopicName,
 ) -> Result<Left, ClientError> {
-    let mut left = Left::default();
-    left.topic_partitions = partitions(target, topic).await?;
+    let topic_partitions = partitions(target, topic).await?;
+    let mut left = Left { topic_partitions, ..Left::default() };
     if left.topic_partitions == 0 {
         return Ok(left);
     }
@@ -216,10 +216,10 @@ pub(crate) async fn still_runs(config: &FlowConfig, target: &Cluster) -> Option<
                     .collect();
             }
             Ok(Err(error)) => {
-                warn!(flow = %config.name, %error, "Connect clusters on the target cannot be looked for")
+                warn!(flow = %config.name, %error, "Connect clusters on the target cannot be looked for");
             }
             Err(_) => {
-                warn!(flow = %config.name, "Connect clusters on the target cannot be looked for: no answer")
+                warn!(flow = %config.name, "Connect clusters on the target cannot be looked for: no answer");
             }
         }
         for (group, ours) in groups {

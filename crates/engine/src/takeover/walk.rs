@@ -37,7 +37,7 @@ impl Sides {
             if committed { Isolation::ReadCommitted } else { Isolation::ReadUncommitted };
         let topics = std::slice::from_ref(&target.1.topic);
         let configs = target.0.describe_topic_configs(topics).await?;
-        let kind = configs.iter().filter_map(|(_, entries)| entries.as_ref().ok()).flatten();
+        let kind = configs.values().filter_map(|entries| entries.as_ref().ok()).flatten();
         let mut kind = kind.filter(|entry| entry.name == "message.timestamp.type");
         let appended =
             kind.next().and_then(|entry| entry.value.as_deref()) == Some("LogAppendTime");

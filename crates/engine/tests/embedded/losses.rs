@@ -200,7 +200,7 @@ fn of_new(from: usize, to: usize) -> Vec<NewRecord> {
     (from..to).map(|n| NewRecord::new(format!("k{n}"), format!("new/0/{n}"))).collect()
 }
 
-async fn mirrored(seed: u64) -> World {
+fn mirrored(seed: u64) -> World {
     let world = World::new(seed, 1);
     world.source.create_topic("t", 1, &[]).unwrap();
     world.source.append("t", 0, &numbered(0, 100)).unwrap();
@@ -214,7 +214,7 @@ async fn made_again(
     running: bool,
     extra: &str,
 ) -> (World, twinlog_engine::Engine, usize) {
-    let world = mirrored(seed).await;
+    let world = mirrored(seed);
     let engine = world.start_with(extra);
     world.until_equal(&BTreeMap::from([("t".to_owned(), 1)])).await;
     until("g is there", || (world.committed_on_target("g", "t", 0) != Some(100)).then(String::new))

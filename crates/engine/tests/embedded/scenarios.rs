@@ -92,7 +92,7 @@ async fn grp_1_a_group_that_lives_on_the_target_is_never_touched() {
             for api in [ApiKey::OffsetFetch, ApiKey::ListGroups, ApiKey::DescribeGroups] {
                 world.target.fault(Fault::new(Action::Ignore).api(api));
             }
-            tokio::time::sleep(Duration::from_secs(60)).await;
+            tokio::time::sleep(Duration::from_mins(1)).await;
             world.target.clear_faults();
             assert_eq!(stands(), Some(150), "with answers that do not come");
             tokio::time::sleep(Duration::from_secs(5)).await;

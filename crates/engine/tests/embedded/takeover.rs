@@ -31,7 +31,6 @@ fn copy(world: &World, of: &[Record]) {
             value: record.value.clone(),
             headers: record.headers.clone(),
             timestamp: Some(record.timestamp),
-            ..NewRecord::default()
         })
         .collect();
     for chunk in copied.chunks(500) {

@@ -388,7 +388,7 @@ impl GroupTracker {
                 history.lower = history.lower.map(|(offset, ms)| (offset, ago(ms)));
                 history.idle_since_ms = history.idle_since_ms.map(ago);
                 history.journal.written_ms = 0;
-                text.push_str(&format!("{history:?} {pending}"));
+                text = format!("{text}{history:?} {pending}");
             }
         }
         text

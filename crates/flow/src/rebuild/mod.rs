@@ -187,7 +187,9 @@ impl Aligner {
         self.held.push_back(pair);
         if self.held.len() > HELD_BACK {
             let first = self.held.pop_front();
-            first.into_iter().for_each(|pair| self.keep(pair));
+            if let Some(pair) = first {
+                self.keep(pair);
+            }
         }
     }
 

@@ -26,17 +26,17 @@ fn feed(aligner: &mut Aligner, source: &Log, target: &Log, piece: usize) -> Vec<
         match aligner.advance() {
             Need::Source => match sources.next() {
                 Some(records) => {
-                    records
-                        .iter()
-                        .for_each(|&(at, what)| aligner.source(SourceOffset(at), print(what)));
+                    for &(at, what) in records {
+                        aligner.source(SourceOffset(at), print(what));
+                    }
                 }
                 None => aligner.source_ended(),
             },
             Need::Target => match targets.next() {
                 Some(records) => {
-                    records
-                        .iter()
-                        .for_each(|&(at, what)| aligner.target(TargetOffset(at), print(what)));
+                    for &(at, what) in records {
+                        aligner.target(TargetOffset(at), print(what));
+                    }
                 }
                 None => aligner.target_ended(),
             },

@@ -261,7 +261,7 @@ mod tests {
         Configuration::read("mm2.properties", text.as_bytes(), &[], None)
     }
 
-    fn setting<'a>(flow: &'a FlowConfig, key: &str) -> (String, Option<String>) {
+    fn setting(flow: &FlowConfig, key: &str) -> (String, Option<String>) {
         let settings = flow.settings();
         let it = settings.iter().find(|it| it.key == key).expect("the key is there");
         (it.value.clone(), it.origin.map(ToString::to_string))
