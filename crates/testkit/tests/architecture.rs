@@ -56,13 +56,24 @@ fn workspace() -> PathBuf {
 }
 
 fn metadata() -> Value {
+    // Crates for other platforms are not there where nobody needed them.
+    let platform = host();
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version", "1", "--offline", "--locked"])
+        .args(["--filter-platform", &platform])
         .current_dir(workspace())
         .output()
         .expect("cargo metadata runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&output.stdout).expect("cargo metadata answers JSON")
+}
+
+fn host() -> String {
+    let compiler = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".into());
+    let output = Command::new(compiler).arg("-vV").output().expect("the compiler runs");
+    let told = String::from_utf8_lossy(&output.stdout);
+    let host = told.lines().find_map(|line| line.strip_prefix("host: "));
+    host.expect("the compiler names its host").to_owned()
 }
 
 fn crate_name(package: &str) -> Option<&str> {
@@ -173,5 +184,29 @@ fn only_the_protocol_crate_names_the_codec_library() {
             name == "protocol" || !dependencies.contains("kafka-protocol"),
             "{name} names the codec library"
         );
+    }
+}
+
+/// A file beside a test's `main.rs` that no `mod` names is not compiled, and no test in it runs.
+#[test]
+fn every_file_of_a_test_is_compiled() {
+    for entry in std::fs::read_dir(workspace().join("crates")).expect("the crates") {
+        let tests = entry.expect("a crate").path().join("tests");
+        for folder in std::fs::read_dir(tests).into_iter().flatten() {
+            let folder = folder.expect("a test").path();
+            let Ok(main) = std::fs::read_to_string(folder.join("main.rs")) else { continue };
+            for file in std::fs::read_dir(&folder).expect("a folder") {
+                let file = file.expect("a file").path();
+                if file.extension().is_none_or(|extension| extension != "rs") {
+                    continue;
+                }
+                let name = file.file_stem().and_then(|name| name.to_str()).unwrap_or_default();
+                let is_named = main.lines().any(|line| {
+                    line.trim_start_matches("pub ").trim_start_matches("pub(crate) ")
+                        == format!("mod {name};")
+                });
+                assert!(name == "main" || is_named, "{} is not compiled", file.display());
+            }
+        }
     }
 }

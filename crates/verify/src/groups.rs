@@ -9,7 +9,7 @@ use twinlog_types::{GroupId, Partition, SourceOffset, TopicName, TopicPartition}
 use crate::compare::{Around, Located, Part, Stands, locate, stands};
 use crate::partition::Job;
 use crate::print;
-use crate::read::Ends;
+use crate::read::{Ends, Log};
 
 /// How many records around a position are compared.
 const AROUND: usize = 16;
@@ -198,13 +198,11 @@ impl Job {
         // Who is ahead of the copy goes on at its end.
         let at = position.source.min(copied_to);
         let at = at.clamp(source.start, source.stable.max(source.start));
-        let (mut before, _) = self.source.before(source.start, at, AROUND).await?;
-        let mut after = self.source.from(at, source.stable, AROUND).await?;
-        // What is not data was copied by MM2 only.
-        if self.map.is_some() && !self.copies_aborted {
-            before.retain(|entry| !entry.marks.aborted);
-            after.retain(|entry| !entry.marks.aborted);
-        }
+        // What is not data was copied by MM2 only; it may be more than what is looked at.
+        let only_data = self.map.is_some() && !self.copies_aborted;
+        let log = Log { with_aborted: !only_data, ..self.source.clone() };
+        let (mut before, whole) = log.before(source.start, at, AROUND).await?;
+        let mut after = log.from(at, source.stable, AROUND).await?;
         let mut guesses: Vec<i64> = translated.into_iter().collect();
         if self.map.is_none() {
             let (first, last) = (after.first(), before.last());
@@ -230,7 +228,7 @@ impl Job {
             let part = Part { entries: &entries, from_start, to_end };
             proof.located = if before.is_empty() && after.is_empty() {
                 // The source has no records: the target has none to read before its end.
-                to_end.then_some(Located { index: entries.len(), before: 0, after: 0 })
+                (to_end && whole).then_some(Located { index: entries.len(), before: 0, after: 0 })
             } else {
                 locate(around, part, guess)
             };

@@ -346,19 +346,21 @@ async fn records_that_compaction_removed_are_told_from_missing_ones() {
 async fn aborted_records_and_markers_are_no_data() {
     let world = World::new(9);
     world.source.create_topic("orders", 1, &[]).expect("made");
-    let records = |from: i32| -> Vec<NewRecord> {
-        (from..from + 10).map(|n| NewRecord::new("k", format!("value {n}"))).collect()
+    let records = |from: i32, to: i32| -> Vec<NewRecord> {
+        (from..to).map(|n| NewRecord::new("k", format!("value {n}"))).collect()
     };
-    for (from, commit) in [(0, true), (10, false), (20, true)] {
+    // The group stands among more aborted records than are looked at around a position.
+    for (from, to, commit) in [(0, 10, true), (10, 110, false), (110, 120, true)] {
         let mut transaction = world.source.begin_transaction();
-        world.source.append_in(&mut transaction, "orders", 0, &records(from)).expect("appended");
+        let records = records(from, to);
+        world.source.append_in(&mut transaction, "orders", 0, &records).expect("appended");
         world.source.end_transaction(transaction, commit).expect("ended");
     }
-    world.source.commit_offset("app", "orders", 0, 15).expect("committed");
+    world.source.commit_offset("app", "orders", 0, 60).expect("committed");
     world.copy(20, &["app"]).await;
     let report = world.verify(How::Full).await;
     let tally = &orders(&report).tally;
-    assert_eq!((tally.equal, tally.aborted, wrong(&report)), (20, 10, [0; 5]), "{report:#?}");
+    assert_eq!((tally.equal, tally.aborted, wrong(&report)), (20, 100, [0; 5]), "{report:#?}");
     let app = group(&report, "app");
     assert_eq!((app.result, app.target_offset), (GroupResult::Equal, Some(10)));
     assert_eq!(report.verdict(), Verdict::Equal);

@@ -9,5 +9,6 @@ mod losses;
 mod observe;
 mod ownership;
 mod scenarios;
+mod stored;
 mod support;
 mod takeover;

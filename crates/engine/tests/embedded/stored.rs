@@ -7,7 +7,24 @@ use bytes::Bytes;
 use twinlog_embedded::NewRecord;
 use twinlog_types::Code;
 
-use crate::support::{Random, World, until};
+use crate::support::{World, until};
+
+/// SplitMix64.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % bound
+    }
+
+    fn one_in(&mut self, chances: u64) -> bool {
+        self.below(chances) == 0
+    }
+}
 
 fn one() -> BTreeMap<String, i32> {
     BTreeMap::from([("orders".to_owned(), 1)])
