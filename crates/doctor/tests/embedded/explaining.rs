@@ -20,6 +20,12 @@ fn broken(chain: &Chain) -> Option<(LinkName, Option<Code>)> {
     chain.first_broken().map(|link| (link.name, link.code))
 }
 
+fn checkpointed(chain: &Chain) -> bool {
+    let mut links = chain.links.iter();
+    let link = links.find(|link| link.name == LinkName::Checkpoints).expect("a link");
+    link.evidence.iter().any(|seen| seen.value.starts_with("60->60"))
+}
+
 #[tokio::test(start_paused = true)]
 async fn groups_and_topics_of_a_running_mirror_are_explained() {
     let world = World::new(21);
@@ -50,17 +56,14 @@ async fn groups_and_topics_of_a_running_mirror_are_explained() {
     assert!(consequence.ends_with("a failover now reads 30 records again"), "{consequence}");
 
     // A checkpoint remembers where the source stood before it was moved back.
-    let checkpointed = |chain: &Chain| {
-        let mut links = chain.links.iter();
-        let link = links.find(|link| link.name == LinkName::Checkpoints).expect("a link");
-        link.evidence.iter().any(|seen| seen.value.starts_with("60->60"))
-    };
     world.until("back", checkpointed).await;
+    // Somebody else has put it there again since: it is not ours to take back.
+    world.target.commit_offset("back", "hello.orders", 0, 61).expect("committed");
     world.source.commit_offset("back", "orders", 0, 10).expect("committed");
-    let rewound = Some((LinkName::ConsumerOffsets, Some(Code::SourceRewound)));
-    let chain = world.until("back", |chain| broken(chain) == rewound).await;
+    let ahead = Some((LinkName::ConsumerOffsets, Some(Code::TargetAhead)));
+    let chain = world.until("back", |chain| broken(chain) == ahead).await;
     let consequence = chain.first_broken().and_then(|link| link.consequence.as_deref());
-    assert!(consequence.is_some_and(|text| text.ends_with("skips 50 records")), "{chain:#?}");
+    assert!(consequence.is_some_and(|text| text.ends_with("skips 51 records")), "{chain:#?}");
     engine.shutdown().await;
 }
 
@@ -72,7 +75,7 @@ async fn what_does_not_run_or_answer_is_told_and_the_rest_is_looked_at() {
     assert_eq!(chain.mirrored_by, Some(MirroredBy::Nobody));
 
     let engine = world.start();
-    world.until("app", placed).await;
+    world.until("app", |chain| placed(chain) && checkpointed(chain)).await;
     engine.shutdown().await;
     world.append(20);
     // The last words of an owner are a transaction, which may become visible a moment later.

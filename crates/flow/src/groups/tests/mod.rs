@@ -47,7 +47,11 @@ fn a_position_that_the_target_does_not_have_yet_is_committed() {
     let commit = |offset| GroupAction::Commit(at(offset));
     assert_eq!(look(reading(10, Exact(at(7)), -1)), (commit(7), State::InSync, None));
     assert_eq!(look(reading(10, End(at(7)), 5)), (commit(7), State::InSync, None));
-    assert_eq!(look(reading(10, LowerBound(at(7)), 5)), (commit(7), State::CatchingUp, None));
+    let ahead =
+        |target| Reading { copied_end: Some(at(7)), ..reading(10, LowerBound(at(7)), target) };
+    assert_eq!(look(ahead(5)), (commit(7), State::CatchingUp, None));
+    let among_others = look(reading(10, LowerBound(at(7)), 5));
+    assert_eq!(among_others, (commit(7), State::CatchingUp, Some(Code::TranslationCoarse)));
     let before = BeforeStart { offset: at(7), missing: 4 };
     assert_eq!(
         look(reading(10, before, -1)),
@@ -70,10 +74,8 @@ fn a_stored_minus_one_is_no_position() {
 #[test]
 fn what_is_where_it_belongs_is_left_alone() {
     assert_eq!(look(reading(10, Exact(at(7)), 7)), (GroupAction::Keep, State::InSync, None));
-    assert_eq!(
-        look(reading(10, LowerBound(at(7)), 7)),
-        (GroupAction::Keep, State::CatchingUp, None)
-    );
+    let ahead = Reading { copied_end: Some(at(7)), ..reading(10, LowerBound(at(7)), 7) };
+    assert_eq!(look(ahead), (GroupAction::Keep, State::CatchingUp, None));
 }
 
 #[test]
