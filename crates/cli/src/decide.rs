@@ -33,12 +33,12 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 const ANSWERED_YET: Duration = Duration::from_millis(300);
 
 pub(crate) fn pause(args: &Pause, out: Output) -> Result<ExitCode, Failure> {
-    let ask = Ask::Pause { topic: args.topic.clone(), partition: args.partition };
+    let ask = Ask::Pause { topic: args.of.topic.clone(), partition: args.of.partition };
     command(&args.common, out, &ask, args.plan)
 }
 
 pub(crate) fn resume(args: &Resume, out: Output) -> Result<ExitCode, Failure> {
-    let (topic, partition) = (args.topic.clone(), args.partition);
+    let (topic, partition) = (args.of.topic.clone(), args.of.partition);
     let ask = Ask::Resume { topic, partition, accept_gap: args.accept_gap };
     command(&args.common, out, &ask, args.plan)
 }

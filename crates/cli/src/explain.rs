@@ -4,7 +4,7 @@
 //!
 //! Exit code: 3 when a link could not be looked at, else 1 when one is broken by an error, else 0.
 
-mod document;
+pub(crate) mod document;
 mod text;
 
 use std::process::ExitCode;

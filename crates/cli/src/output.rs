@@ -1,5 +1,6 @@
 //! What is printed, and the exit codes.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -45,7 +46,18 @@ impl Output {
 
     /// Prints text.
     pub(crate) fn text(text: &str) -> Result<(), Failure> {
-        write(text.as_bytes()).map_err(|error| Failure::stdout(&error))
+        write(printable(text).as_bytes()).map_err(|error| Failure::stdout(&error))
+    }
+}
+
+/// `text` without control characters but line feeds: group ids, metadata and files may hold any,
+/// and a terminal would obey them.
+fn printable(text: &str) -> Cow<'_, str> {
+    let obeyed = |character: char| character.is_control() && character != '\n';
+    if text.contains(obeyed) {
+        Cow::Owned(text.replace(obeyed, "\u{fffd}"))
+    } else {
+        Cow::Borrowed(text)
     }
 }
 
@@ -330,7 +342,7 @@ impl Failure {
 /// Says why there is no answer: for people on standard error, under `--json` also as a document.
 pub(crate) fn fail(failure: &Failure, json: bool) -> ExitCode {
     // Nowhere is left to say that standard error is closed.
-    let _ = io::stderr().write_all(failure.lines().as_bytes());
+    let _ = io::stderr().write_all(printable(&failure.lines()).as_bytes());
     if json && failure.print_document().is_err() {
         return ExitCode::from(failure.exit);
     }
@@ -391,6 +403,12 @@ fn usage_in_words(text: &str) -> (String, String) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_terminal_is_given_no_commands_that_came_from_outside() {
+        assert_eq!(printable("g \u{1b}[2J\u{9b}1m\r\n"), "g \u{fffd}[2J\u{fffd}1m\u{fffd}\n");
+        assert!(matches!(printable("größe\n"), Cow::Borrowed("größe\n")));
+    }
 
     #[test]
     fn lines_are_broken_between_words_where_the_terminal_ends() {

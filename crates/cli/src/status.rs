@@ -15,7 +15,7 @@ use twinlog_types::{Code, State};
 
 use crate::args::Status;
 use crate::looking::{self, Looking};
-use crate::output::{Failure, NOT_FOUND_OUT, Output, WRONG};
+use crate::output::{self, Failure, NOT_FOUND_OUT, Output, WRONG};
 
 pub(crate) fn status(args: &Status, out: Output) -> Result<ExitCode, Failure> {
     let looking = Looking::open(&args.common)?;
@@ -67,10 +67,10 @@ fn answer(
     if out.json {
         Output::document(&document)?;
     } else {
-        let clear = args.watch && std::io::stdout().is_terminal();
-        let mut text = if clear { "\x1b[H\x1b[2J".to_owned() } else { String::new() };
-        text.push_str(&text::text(&document));
-        Output::text(&text)?;
+        if args.watch && std::io::stdout().is_terminal() {
+            output::write(b"\x1b[H\x1b[2J").map_err(|error| Failure::stdout(&error))?;
+        }
+        Output::text(&text::text(&document))?;
     }
     for flow in &flows {
         for missing in &flow.missing {

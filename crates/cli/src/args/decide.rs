@@ -54,16 +54,23 @@ Exit codes:
   2  wrong usage or configuration
   3  it could not be found out, or nobody has answered in time; what was recorded is said";
 
+/// What `pause` and `resume` are about.
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Pause {
-    #[command(flatten)]
-    pub(crate) common: Common,
+pub(crate) struct OfTopic {
     /// The topic: its name on the source.
     #[arg(long, value_name = "TOPIC", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) topic: String,
     /// Only this partition.
     #[arg(long, value_name = "NUMBER", allow_negative_numbers = true, value_parser = clap::value_parser!(i32).range(0..))]
     pub(crate) partition: Option<i32>,
+}
+
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Pause {
+    #[command(flatten)]
+    pub(crate) common: Common,
+    #[command(flatten)]
+    pub(crate) of: OfTopic,
     /// Say what would be done, and do nothing.
     #[arg(long)]
     pub(crate) plan: bool,
@@ -73,12 +80,8 @@ pub(crate) struct Pause {
 pub(crate) struct Resume {
     #[command(flatten)]
     pub(crate) common: Common,
-    /// The topic: its name on the source.
-    #[arg(long, value_name = "TOPIC", value_parser = NonEmptyStringValueParser::new())]
-    pub(crate) topic: String,
-    /// Only this partition.
-    #[arg(long, value_name = "NUMBER", allow_negative_numbers = true, value_parser = clap::value_parser!(i32).range(0..))]
-    pub(crate) partition: Option<i32>,
+    #[command(flatten)]
+    pub(crate) of: OfTopic,
     /// Go on behind what is lost on the source.
     #[arg(long)]
     pub(crate) accept_gap: bool,

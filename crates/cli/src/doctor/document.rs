@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 
 use serde::Serialize;
-use twinlog_doctor::{Diagnosis, Evidence, Fix, GroupedFinding, MirroredBy, Outcome, Place};
+use twinlog_doctor::{Diagnosis, GroupedFinding, MirroredBy, Outcome, Place};
 use twinlog_types::Code;
 
+use crate::explain::document::{EvidenceBody, FixBody, evidence, fix};
 use crate::explain::more;
 
 #[derive(Serialize)]
@@ -65,14 +66,6 @@ struct PlaceBody<'a> {
     partition: Option<i32>,
 }
 
-#[derive(Serialize)]
-struct EvidenceBody<'a> {
-    what: &'a str,
-    value: &'a str,
-    #[serde(rename = "where")]
-    place: &'a str,
-}
-
 /// What a failover now would do.
 #[derive(Serialize)]
 struct RecordsBody {
@@ -80,13 +73,6 @@ struct RecordsBody {
     reread: u64,
     skipped: u64,
     partitions_without_position: u64,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "lowercase")]
-enum FixBody<'a> {
-    Command(&'a str),
-    Property(&'a str),
 }
 
 pub(crate) fn document<'a>(diagnoses: &'a [Diagnosis], assumed: &'a [String]) -> Document<'a> {
@@ -151,20 +137,9 @@ fn place(place: &Place) -> PlaceBody<'_> {
     }
 }
 
-fn evidence(evidence: &Evidence) -> EvidenceBody<'_> {
-    EvidenceBody { what: &evidence.what, value: &evidence.value, place: &evidence.place }
-}
-
-fn fix(fix: &Fix) -> FixBody<'_> {
-    match fix {
-        Fix::Command(text) => FixBody::Command(text),
-        Fix::Property(text) => FixBody::Property(text),
-    }
-}
-
 #[cfg(test)]
 pub(super) mod tests {
-    use twinlog_doctor::{Counts, Finding, Grouping, Impact, LinkName, Subject};
+    use twinlog_doctor::{Counts, Finding, Fix, Grouping, Impact, LinkName, Subject};
     use twinlog_types::{FlowName, Severity, TopicPartition};
 
     use super::*;

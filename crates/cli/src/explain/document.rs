@@ -41,7 +41,7 @@ struct LinkBody<'a> {
 }
 
 #[derive(Serialize)]
-struct EvidenceBody<'a> {
+pub(crate) struct EvidenceBody<'a> {
     what: &'a str,
     value: &'a str,
     #[serde(rename = "where")]
@@ -56,7 +56,7 @@ struct PartitionBody<'a> {
 
 #[derive(Serialize)]
 #[serde(rename_all = "lowercase")]
-enum FixBody<'a> {
+pub(crate) enum FixBody<'a> {
     Command(&'a str),
     Property(&'a str),
 }
@@ -108,11 +108,11 @@ fn link(link: &Link) -> LinkBody<'_> {
     }
 }
 
-fn evidence(evidence: &Evidence) -> EvidenceBody<'_> {
+pub(crate) fn evidence(evidence: &Evidence) -> EvidenceBody<'_> {
     EvidenceBody { what: &evidence.what, value: &evidence.value, place: &evidence.place }
 }
 
-fn fix(fix: &Fix) -> FixBody<'_> {
+pub(crate) fn fix(fix: &Fix) -> FixBody<'_> {
     match fix {
         Fix::Command(text) => FixBody::Command(text),
         Fix::Property(text) => FixBody::Property(text),
