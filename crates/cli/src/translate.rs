@@ -3,25 +3,27 @@
 //! Does not: need the source for a single offset; the state on the target is enough, as it must be
 //! when the source is gone.
 
+mod answer;
+mod question;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::BufRead;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use serde::{Deserialize, Serialize};
 use twinlog_client::{ClientError, Cluster};
 use twinlog_doctor::near;
 use twinlog_engine::observe::{MappedPartition, Mirror};
 use twinlog_flow::Standing;
 use twinlog_mirror::{FlowConfig, replicates};
-use twinlog_types::{
-    Code, FlowName, GroupId, SourceOffset, TargetOffset, TopicName, TopicPartition, Translation,
-};
+use twinlog_types::{Code, FlowName, GroupId, TopicName, TopicPartition};
 
+use self::answer::{Answer, GroupAnswer, GroupOffset, Translated, print_group};
+use self::question::{Asked, Question, asked};
 use crate::args::Translate;
 use crate::looking::{self, Looking};
-use crate::output::{Failure, Output, USAGE, WRONG, table, table_text};
+use crate::output::{Failure, Output, USAGE, WRONG};
 
 /// A map that was read is good for so long: the copy goes on meanwhile.
 const MAP_IS_FRESH: Duration = Duration::from_secs(2);
@@ -74,61 +76,6 @@ async fn within<T>(
     }
 }
 
-/// What is asked.
-enum Question {
-    One(Asked),
-    Group(GroupId),
-    Lines { reverse: bool },
-}
-
-/// One offset to translate.
-#[derive(Clone, PartialEq, Eq, Debug)]
-struct Asked {
-    partition: TopicPartition,
-    offset: i64,
-    reverse: bool,
-}
-
-/// One line of standard input.
-#[derive(Deserialize)]
-struct Line {
-    topic: String,
-    partition: i32,
-    offset: i64,
-}
-
-impl Translate {
-    /// `--source A --target B -`: without a file the dash is the only positional.
-    fn clone_lines(&self) -> Self {
-        let mut args = self.clone();
-        let dash = args.common.file.as_ref().is_some_and(|file| file.as_os_str() == "-");
-        if dash && args.common.source.is_some() && args.lines.is_none() {
-            args.common.file = None;
-            args.lines = Some("-".into());
-        }
-        args
-    }
-
-    fn question(&mut self) -> Result<Question, Failure> {
-        if self.lines.is_some() {
-            return Ok(Question::Lines { reverse: self.reverse });
-        }
-        if let Some(group) = self.group.take() {
-            return Ok(Question::Group(group.into()));
-        }
-        let (Some(topic), Some(partition), Some(offset)) =
-            (self.topic.take(), self.partition, self.offset)
-        else {
-            return Err(Failure::usage(
-                "nothing to translate is given",
-                "give --topic, --partition and --offset, or --group, or - for JSON lines",
-            ));
-        };
-        let partition = TopicPartition::new(topic, partition);
-        Ok(Question::One(Asked { partition, offset, reverse: self.reverse }))
-    }
-}
-
 struct Flow {
     name: FlowName,
     config: Arc<FlowConfig>,
@@ -141,128 +88,6 @@ struct Translator {
     /// Maps by flow, direction and partition, and when they were read.
     fresh: BTreeMap<(usize, bool, TopicPartition), (Instant, MappedPartition)>,
     timeout: Duration,
-}
-
-/// A place in a partition.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-struct Place {
-    topic: String,
-    partition: i32,
-    offset: Option<i64>,
-}
-
-impl Place {
-    fn new(tp: &TopicPartition, offset: Option<i64>) -> Self {
-        Self { topic: tp.topic.to_string(), partition: tp.partition, offset }
-    }
-
-    fn text(&self) -> String {
-        let offset = self.offset.map_or_else(|| "?".to_owned(), |offset| offset.to_string());
-        format!("{}-{} {offset}", self.topic, self.partition)
-    }
-}
-
-/// A translation.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-struct Translated {
-    source: Place,
-    target: Place,
-    translation: &'static str,
-    /// Which life of the topic's mirror: 0 until the topic was made again and gone on with.
-    #[serde(skip_serializing_if = "is_first")]
-    generation: u32,
-    /// Of `before-start`: how many offsets of the backlog the other side does not have, at most.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    missing: Option<u64>,
-}
-
-impl Translated {
-    fn new(mapped: &MappedPartition, offset: i64, reverse: bool) -> Self {
-        if reverse {
-            let answer = mapped.map.reverse(TargetOffset(offset));
-            Self {
-                source: Place::new(&mapped.source, answer.offset().map(|offset| offset.0)),
-                target: Place::new(&mapped.target, Some(offset)),
-                translation: answer.word(),
-                generation: mapped.generation,
-                missing: missing(answer),
-            }
-        } else {
-            let answer = mapped.map.translate(SourceOffset(offset));
-            Self {
-                source: Place::new(&mapped.source, Some(offset)),
-                target: Place::new(&mapped.target, answer.offset().map(|offset| offset.0)),
-                translation: answer.word(),
-                generation: mapped.generation,
-                missing: missing(answer),
-            }
-        }
-    }
-
-    fn is_known(&self) -> bool {
-        self.source.offset.is_some() && self.target.offset.is_some()
-    }
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
-fn is_first(generation: &u32) -> bool {
-    *generation == 0
-}
-
-fn missing<Offset: Copy>(answer: Translation<Offset>) -> Option<u64> {
-    match answer {
-        Translation::BeforeStart { missing, .. } => Some(missing),
-        _ => None,
-    }
-}
-
-/// The answer to one question.
-#[derive(Debug, Serialize)]
-struct Answer {
-    version: u8,
-    flow: String,
-    #[serde(flatten)]
-    translated: Translated,
-    #[serde(skip)]
-    reverse: bool,
-}
-
-impl Answer {
-    fn print(&self, out: Output) -> Result<(), Failure> {
-        if out.json {
-            return Output::document(self);
-        }
-        let Translated { source, target, translation, missing, generation } = &self.translated;
-        let (from, to) = if self.reverse { (target, source) } else { (source, target) };
-        let missing = missing.map(|n| format!(", up to {n} records missing")).unwrap_or_default();
-        let (from, to) = (from.text(), to.text());
-        let life = match generation {
-            0 => String::new(),
-            n => format!(", generation {n}"),
-        };
-        Output::text(&format!("{from} -> {to} ({translation}{missing}{life})\n"))
-    }
-
-    fn exit(&self) -> ExitCode {
-        ExitCode::from(if self.translated.is_known() { 0 } else { WRONG })
-    }
-}
-
-/// The answer for a group.
-#[derive(Serialize)]
-struct GroupAnswer<'a> {
-    version: u8,
-    flow: String,
-    group: &'a str,
-    offsets: Vec<GroupOffset>,
-}
-
-#[derive(Serialize)]
-struct GroupOffset {
-    #[serde(flatten)]
-    translated: Translated,
-    code: Option<&'static str>,
-    reason: Option<String>,
 }
 
 impl Translator {
@@ -468,19 +293,6 @@ impl Translator {
     }
 }
 
-fn asked(line: &str, number: usize, reverse: bool) -> Result<Asked, Failure> {
-    let example = r#"write {"topic":"orders","partition":0,"offset":1100}"#;
-    let line: Line = serde_json::from_str(line).map_err(|error| {
-        Failure::usage(format!("line {number} of standard input: {error}"), example)
-    })?;
-    if line.partition < 0 || line.offset < 0 {
-        let message = format!("line {number} of standard input: a number is negative");
-        return Err(Failure::usage(message, example));
-    }
-    let partition = TopicPartition::new(line.topic, line.partition);
-    Ok(Asked { partition, offset: line.offset, reverse })
-}
-
 async fn group_offsets(flow: &Flow, group: &GroupId) -> Result<Vec<GroupOffset>, Failure> {
     let failed = |error: &ClientError| Failure::client(&flow.name.to_string(), error);
     if let Some(error) = flow.mirror.source_error() {
@@ -513,38 +325,12 @@ async fn group_offsets(flow: &Flow, group: &GroupId) -> Result<Vec<GroupOffset>,
             reason: None,
         },
         Err(standing) => GroupOffset {
-            translated: Translated {
-                source: Place::new(&commit.tp, Some(commit.offset)),
-                target: Place::new(&commit.tp, None),
-                translation: Translation::<TargetOffset>::Unknown.word(),
-                generation: 0,
-                missing: None,
-            },
+            translated: Translated::unknown(&commit.tp, commit.offset),
             code: standing.code.map(Code::word),
             reason: standing.reason,
         },
     });
     Ok(offsets.collect())
-}
-
-fn print_group(offsets: &[GroupOffset]) -> Result<(), Failure> {
-    let mut rows = table(&["SOURCE", "P", "OFFSET", "TARGET", "OFFSET", "TRANSLATION"]);
-    for offset in offsets {
-        let Translated { source, target, translation, missing, .. } = &offset.translated;
-        let number =
-            |offset: Option<i64>| offset.map_or("-".to_owned(), |offset| offset.to_string());
-        let missing = missing.map(|n| format!(", up to {n} records missing")).unwrap_or_default();
-        let reason = offset.reason.as_ref().map(|text| format!(": {text}")).unwrap_or_default();
-        rows.add_row([
-            source.topic.clone(),
-            source.partition.to_string(),
-            number(source.offset),
-            if target.offset.is_some() { target.topic.clone() } else { "-".to_owned() },
-            number(target.offset),
-            format!("{translation}{missing}{reason}"),
-        ]);
-    }
-    Output::text(&table_text(&rows))
 }
 
 /// Why there is no translation.
@@ -565,66 +351,5 @@ fn no_map(refused: Option<Standing>) -> Failure {
         message: standing.reason.unwrap_or_else(|| "it is not mirrored".into()),
         next: next.into(),
         problems: Vec::new(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use twinlog_offsets::{OffsetMap, RunStart};
-
-    use super::*;
-
-    fn mapped() -> MappedPartition {
-        let mut map = OffsetMap::new(SourceOffset(13));
-        map.set_origin(TargetOffset(0));
-        map.plan(RunStart { count: 0, source: SourceOffset(13), target: TargetOffset(0) });
-        map.acknowledge(1187, SourceOffset(1200));
-        MappedPartition {
-            source: TopicPartition::new("orders", 0),
-            target: TopicPartition::new("hello.orders", 0),
-            map,
-            generation: 0,
-            written_ms: 0,
-            truncated_to: None,
-        }
-    }
-
-    fn json(offset: i64, reverse: bool) -> serde_json::Value {
-        let answer = Answer {
-            version: 1,
-            flow: "hello->world".into(),
-            translated: Translated::new(&mapped(), offset, reverse),
-            reverse,
-        };
-        serde_json::to_value(answer).expect("serialisable")
-    }
-
-    #[test]
-    fn the_answer_has_the_fields_that_scripts_hold_on_to() {
-        let expected = serde_json::json!({
-            "version": 1, "flow": "hello->world",
-            "source": {"topic": "orders", "partition": 0, "offset": 1100},
-            "target": {"topic": "hello.orders", "partition": 0, "offset": 1087},
-            "translation": "exact",
-        });
-        assert_eq!(json(1100, false), expected);
-        assert_eq!(json(1087, true), expected);
-        assert_eq!(json(1200, false)["translation"], "end");
-        assert_eq!(json(1300, false)["translation"], "lower-bound");
-        assert_eq!(json(3, false)["missing"], 10);
-    }
-
-    #[test]
-    fn a_line_that_cannot_be_read_names_itself() {
-        let good = asked(r#"{"topic":"a","partition":1,"offset":2}"#, 1, true).expect("good");
-        assert_eq!(
-            good,
-            Asked { partition: TopicPartition::new("a", 1), offset: 2, reverse: true }
-        );
-        for bad in ["{", r#"{"topic":"a"}"#, r#"{"topic":"a","partition":-1,"offset":2}"#] {
-            let failure = asked(bad, 7, false).expect_err("bad");
-            assert_eq!(failure.exit, USAGE);
-            assert!(failure.message.contains("line 7"), "{}", failure.message);
-        }
     }
 }
