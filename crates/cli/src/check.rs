@@ -18,6 +18,7 @@ use crate::args::Check;
 use crate::config;
 use crate::looking;
 use crate::output::{Failure, NOT_FOUND_OUT, Output, USAGE, WRONG};
+use crate::threads;
 
 /// What is wrong, how badly.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -96,7 +97,7 @@ fn online(
         .into_iter()
         .map(|flow| config::observer(configuration, flow, deadline))
         .collect::<Result<Vec<_>, _>>()?;
-    looking::block_on(async {
+    threads::block_on(async {
         Ok(looking::each(observers, |observer| async move {
             let name = observer.config.name.to_string();
             match tokio::time::timeout(looking::look_within(timeout), observer.plan_run()).await {

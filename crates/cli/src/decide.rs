@@ -23,9 +23,10 @@ use twinlog_types::{ClusterId, State};
 use self::plan::{Ask, Plan};
 use crate::args::{Common, Pause, Resume, Sync};
 use crate::config;
-use crate::looking::{self, Looking};
+use crate::looking::Looking;
 use crate::output::{Failure, NOT_FOUND_OUT, Output, WRONG};
 use crate::status;
+use crate::threads;
 
 /// How long an answer is waited for where somebody runs the flow: they look every second.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
@@ -66,7 +67,7 @@ struct Document<'a> {
 
 fn command(common: &Common, out: Output, ask: &Ask, only_plan: bool) -> Result<ExitCode, Failure> {
     let looking = Looking::open(common)?;
-    looking::block_on(async {
+    threads::block_on(async {
         let found = status::observe(&looking.observers, common.timeout).await;
         let at = plan::concerned(&found, ask)?;
         let (observer, found) = (&looking.observers[at], &found[at]);

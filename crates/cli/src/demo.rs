@@ -41,6 +41,7 @@ use self::traffic::{Pace, Traffic, Who};
 use crate::args::Demo;
 use crate::config;
 use crate::output::{Failure, INTERRUPTED, NOT_FOUND_OUT, Output};
+use crate::threads;
 
 /// How long the backlog may take; far more than it does.
 const COPY_WITHIN: Duration = Duration::from_mins(2);
@@ -58,15 +59,7 @@ const FETCHED_BYTES: usize = 16 << 20;
 const PARTITION_BYTES: usize = 2 << 20;
 
 pub(crate) fn demo(args: &Demo, out: Output) -> Result<ExitCode, Failure> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::system("threads cannot be started", &error))?;
-    let ended = runtime.block_on(show(args, out));
-    // What is left are connections: nothing waits for them.
-    runtime.shutdown_background();
-    ended
+    threads::block_on_threads(threads::FEW, show(args, out))
 }
 
 /// Ctrl-C, SIGTERM, and SIGHUP of a terminal that is closed.

@@ -21,6 +21,7 @@ use crate::args::{Common, Doctor};
 use crate::config;
 use crate::looking::{self, Looking};
 use crate::output::{Failure, NOT_FOUND_OUT, Output, WRONG};
+use crate::threads;
 
 pub(crate) fn doctor(args: &Doctor, out: Output) -> Result<ExitCode, Failure> {
     let wanted = Wanted {
@@ -28,7 +29,7 @@ pub(crate) fn doctor(args: &Doctor, out: Output) -> Result<ExitCode, Failure> {
         topic: args.topic.as_deref().map(Into::into),
     };
     let began = Instant::now();
-    looking::block_on(async {
+    threads::block_on(async {
         let connect = ask_connect(args).await;
         let (looking, assumed) = open(args, connect.as_ref()).await?;
         if looking.observers.is_empty() {

@@ -35,8 +35,9 @@ use self::names::Names;
 use self::select::{Last, Newest};
 use self::text::At;
 use crate::args::{Dump, DumpKind, Records};
-use crate::looking::{self, Looking};
+use crate::looking::Looking;
 use crate::output::{Failure, NOT_FOUND_OUT, Output};
+use crate::threads;
 
 /// How often a topic that is followed is looked at.
 const FOLLOW_EVERY: Duration = Duration::from_millis(500);
@@ -51,7 +52,7 @@ pub(crate) fn dump(args: &Dump, out: Output) -> Result<ExitCode, Failure> {
     let looking = Looking::open(&args.common)?;
     let mut printer = Printer::new(kind, out);
     let mut sources = sources(&args, kind, &looking.observers)?;
-    let code = looking::block_on(async {
+    let code = threads::block_on(async {
         if !args.follow {
             return read(&args, &mut sources, &mut printer).await;
         }

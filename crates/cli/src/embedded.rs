@@ -26,6 +26,7 @@ use twinlog_embedded::{AdminError, EmbeddedCluster, EmbeddedOptions, PARTITIONS_
 use crate::args::{Embedded, KafkaVersion, NewTopic};
 use crate::config;
 use crate::output::{Failure, Output};
+use crate::threads;
 
 /// How often retention is checked (`log.retention.check.interval.ms`) and the log cleaner looks
 /// (`log.cleaner.backoff.ms`): more often than a broker does, for those who try just that.
@@ -46,15 +47,7 @@ pub(crate) fn embedded(args: &Embedded) -> Result<ExitCode, Failure> {
             "name the address of this machine that clients can reach",
         ));
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::system("threads cannot be started", &error))?;
-    let ended = runtime.block_on(serve(args));
-    // What is left are connections: nothing waits for them.
-    runtime.shutdown_background();
-    ended
+    threads::block_on_threads(threads::FEW, serve(args))
 }
 
 async fn serve(args: &Embedded) -> Result<ExitCode, Failure> {

@@ -16,6 +16,7 @@ use crate::args::Explain;
 use crate::config;
 use crate::looking::{self, Looking};
 use crate::output::{Failure, NOT_FOUND_OUT, Output, WRONG};
+use crate::threads;
 
 pub(crate) use document::more;
 
@@ -31,7 +32,7 @@ pub(crate) fn explain(args: &Explain, out: Output) -> Result<ExitCode, Failure> 
         }
     };
     let looking = Looking::open(&looking::with_time_for_both(&args.common))?;
-    looking::block_on(async {
+    threads::block_on(async {
         let all = looking.observers.iter().map(|observer| {
             let facts = Facts::new(
                 observer.config.clone(),

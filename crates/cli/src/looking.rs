@@ -106,30 +106,6 @@ pub(crate) async fn mute(observer: &Observer, timeout: Duration) -> Vec<ClusterA
     mute
 }
 
-/// Runs a command that looks; connections that are left are not waited for.
-pub(crate) fn block_on<T>(command: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::system("the runtime cannot be started", &error))?;
-    let ended = runtime.block_on(command);
-    runtime.shutdown_background();
-    ended
-}
-
-/// As [`block_on`], for a command that has work for several cores.
-pub(crate) fn block_on_all_cores<T>(
-    command: impl Future<Output = Result<T, Failure>>,
-) -> Result<T, Failure> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::system("the runtime cannot be started", &error))?;
-    let ended = runtime.block_on(command);
-    runtime.shutdown_background();
-    ended
-}
-
 /// Does the same with each of `all` at the same time; answers in their order.
 pub(crate) async fn each<T, A, F>(all: impl IntoIterator<Item = T>, work: impl Fn(T) -> F) -> Vec<A>
 where

@@ -26,6 +26,7 @@ mod output;
 mod rehearse;
 mod run;
 mod status;
+mod threads;
 mod translate;
 mod verify;
 mod wait;

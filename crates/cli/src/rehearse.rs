@@ -19,6 +19,7 @@ use crate::args::Rehearse;
 use crate::config;
 use crate::looking::{self, Looking};
 use crate::output::{Failure, INTERRUPTED, NOT_FOUND_OUT, Output, WRONG, table, table_text};
+use crate::threads;
 use crate::verify::finding;
 
 /// Findings of one partition that are shown; --json has the first hundred.
@@ -64,7 +65,7 @@ struct PartitionBody<'a> {
 pub(crate) fn rehearse(args: &Rehearse, out: Output) -> Result<ExitCode, Failure> {
     let looking = Looking::open(&args.common)?;
     let group = GroupId::from(args.group.as_str());
-    looking::block_on(async {
+    threads::block_on(async {
         let mut plans: Vec<(&Observer, Plan)> = Vec::new();
         for observer in &looking.observers {
             let planning = rehearse::plan(observer, &group, config::seed());

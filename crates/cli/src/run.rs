@@ -23,21 +23,14 @@ use twinlog_types::{ClusterAlias, Code};
 use crate::args::{Common, Run};
 use crate::config;
 use crate::output::{Failure, INTERRUPTED};
+use crate::threads;
 
 /// An orderly end takes less than this, or is given up.
 const END_WITHIN: Duration = Duration::from_secs(9);
 
 pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
     let loaded = load(args)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(args.threads.get())
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::system("threads cannot be started", &error))?;
-    let ended = runtime.block_on(mirror(args, loaded));
-    // What is left are connections: nothing waits for them.
-    runtime.shutdown_background();
-    ended
+    threads::block_on_threads(args.threads, mirror(args, loaded))
 }
 
 /// What is mirrored: flows of the configuration into the targets, or into all.

@@ -16,10 +16,11 @@ use twinlog_types::{Code, State};
 use crate::args::Status;
 use crate::looking::{self, Looking};
 use crate::output::{self, Failure, NOT_FOUND_OUT, Output, WRONG};
+use crate::threads;
 
 pub(crate) fn status(args: &Status, out: Output) -> Result<ExitCode, Failure> {
     let looking = Looking::open(&args.common)?;
-    looking::block_on(look(args, out, &looking.observers))
+    threads::block_on(look(args, out, &looking.observers))
 }
 
 async fn look(args: &Status, out: Output, observers: &[Observer]) -> Result<ExitCode, Failure> {

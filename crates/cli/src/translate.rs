@@ -22,8 +22,9 @@ use twinlog_types::{Code, FlowName, GroupId, TopicName, TopicPartition};
 use self::answer::{Answer, GroupAnswer, GroupOffset, Translated, print_group};
 use self::question::{Asked, Question, asked};
 use crate::args::Translate;
-use crate::looking::{self, Looking};
+use crate::looking::Looking;
 use crate::output::{Failure, Output, USAGE, WRONG};
+use crate::threads;
 
 /// A map that was read is good for so long: the copy goes on meanwhile.
 const MAP_IS_FRESH: Duration = Duration::from_secs(2);
@@ -35,7 +36,7 @@ pub(crate) fn translate(args: &Translate, out: Output) -> Result<ExitCode, Failu
     let question = args.question()?;
     let timeout = args.common.timeout;
     let Looking { observers, .. } = Looking::open(&args.common)?;
-    looking::block_on(async {
+    threads::block_on(async {
         let opening = async {
             let mut flows = Vec::new();
             for observer in &observers {

@@ -22,6 +22,7 @@ use crate::args::Verify;
 use crate::config;
 use crate::looking::{self, Looking};
 use crate::output::{Failure, INTERRUPTED, NOT_FOUND_OUT, Output, WRONG};
+use crate::threads;
 use progress::Saving;
 
 use document::Documents;
@@ -49,7 +50,7 @@ pub(crate) fn verify(args: &Verify, out: Output) -> Result<ExitCode, Failure> {
         how,
     };
     let began = Instant::now();
-    let reports = looking::block_on_all_cores(run(args, &looking, &request))?;
+    let reports = threads::block_on_all_cores(run(args, &looking, &request))?;
     let effort = Effort {
         seconds: began.elapsed().as_secs_f64(),
         peak_memory_bytes: progress::peak_memory_bytes(),

@@ -18,9 +18,10 @@ use twinlog_engine::observe::Observer;
 
 use self::judge::{Goals, Open, Verdict, Wanted};
 use crate::args::Wait;
-use crate::looking::{self, Looking};
+use crate::looking::Looking;
 use crate::output::{Failure, NOT_FOUND_OUT, Output, WRONG};
 use crate::status;
+use crate::threads;
 
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -36,7 +37,7 @@ pub(crate) fn wait(args: &Wait, out: Output) -> Result<ExitCode, Failure> {
     common.timeout = common.timeout.min(LOOK);
     let looking = Looking::open(&common)?;
     let wanted = Wanted { group: args.group.clone(), topic: args.topic.clone() };
-    let ended = looking::block_on(until_in_sync(&looking.observers, wanted, args.common.timeout))?;
+    let ended = threads::block_on(until_in_sync(&looking.observers, wanted, args.common.timeout))?;
     answer(args, out, &ended)
 }
 
