@@ -59,7 +59,8 @@ final class Live {
       String name = topic.get("name").asText();
       topics.add(name);
       for (int partition = 0; partition < topic.get("partitions").asInt(); partition++) {
-        (kind.equals("transactional") ? transactional : plain).add(new Place(kind, name, partition));
+        boolean inTransactions = kind.equals("transactional") || kind.equals("tenth-aborted");
+        (inTransactions ? transactional : plain).add(new Place(kind, name, partition));
       }
     }
     double each = request.get("rate").asDouble() / (plain.size() + transactional.size());

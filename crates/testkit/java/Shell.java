@@ -111,6 +111,8 @@ final class Shell {
     switch (command) {
       case "tool":
         return tool(request.get("class").asText(), Json.list(request.get("args")));
+      case "requests":
+        return Requests.of(request.get("pid").asLong());
       case "live-start": {
         long number = nextLive.incrementAndGet();
         lives.put(number, Live.start(request));

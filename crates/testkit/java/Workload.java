@@ -54,7 +54,7 @@ final class Workload {
   /** The next record of a partition, as {@code kind} wants it. */
   static ProducerRecord<byte[], byte[]> record(
       String bootstrap, String kind, String topic, int partition, long number, long timestamp, int valueBytes) {
-    if (kind.equals("compacted")) {
+    if (kind.startsWith("compacted")) {
       long keys = KEYS.getOrDefault(bootstrap + " " + topic, 100L);
       return Records.compacted(topic, partition, number, keys, timestamp, valueBytes);
     }
@@ -89,7 +89,7 @@ final class Workload {
     Map<String, String> configs = new HashMap<>();
     // Segments roll by the timestamps of records, which rise by one per record: about ten of them.
     long segmentMs = Math.max(10, each / 10);
-    if (kind.equals("compacted")) {
+    if (kind.startsWith("compacted")) {
       configs.put("cleanup.policy", "compact");
       configs.put("segment.ms", Long.toString(segmentMs));
       configs.put("min.cleanable.dirty.ratio", "0.001");
@@ -101,8 +101,10 @@ final class Workload {
         plain(name, partitions, each);
         trim(name, partitions);
       }
-      case "transactional" -> transactional(name, partitions, each);
-      case "compacted" -> compacted(name, partitions, each);
+      case "transactional" -> transactional(name, partitions, each, Math.max(10, each / 80), 5);
+      case "tenth-aborted" -> transactional(name, partitions, each, Math.min(1_000, Math.max(10, each / 80)), 10);
+      case "compacted" -> compacted(name, partitions, each, Math.max(1, each / 20));
+      case "compacted-to-the-end" -> compacted(name, partitions, each, Math.min(10, each));
       default -> throw new IllegalArgumentException("no such kind of topic: " + kind);
     }
     records += each * partitions;
@@ -155,19 +157,21 @@ final class Workload {
     admin.deleteRecords(before).all().get();
   }
 
-  private void transactional(String topic, int partitions, long each) throws Exception {
+  /** Transactions of {@code size} records, of which one in {@code turn} is aborted. */
+  private void transactional(String topic, int partitions, long each, long size, int turn)
+      throws Exception {
     List<KafkaProducer<byte[], byte[]>> transactional = new ArrayList<>();
     try {
       for (String codec : Records.CODECS) {
         transactional.add(Records.producer(bootstrap, codec, "load-" + topic + "-" + codec));
       }
       long now = System.currentTimeMillis();
-      long size = Math.max(10, each / 80);
+      int codecs = transactional.size();
       int transaction = 0;
       for (long from = 0; from < each; transaction++) {
-        // Every fifth is aborted; of the fifths, each codec has its turn.
-        boolean abort = transaction % 5 == 4;
-        var producer = transactional.get(abort ? transaction / 5 % 5 : transaction % 5);
+        // Of those that are aborted, each codec has its turn.
+        boolean abort = transaction % turn == turn - 1;
+        var producer = transactional.get((abort ? transaction / turn : transaction) % codecs);
         long to = Math.min(from + size, each);
         producer.beginTransaction();
         for (int partition = 0; partition < partitions; partition++) {
@@ -197,11 +201,12 @@ final class Workload {
     }
   }
 
-  private void compacted(String topic, int partitions, long each) throws Exception {
+  /** All but the last {@code rest} records of each partition are cleaned. */
+  private void compacted(String topic, int partitions, long each, long rest) throws Exception {
     long now = System.currentTimeMillis();
     long keys = Math.max(20, each / 5);
     KEYS.put(bootstrap + " " + topic, keys);
-    long cleaned = each - Math.max(1, each / 20);
+    long cleaned = each - rest;
     long chunk = Math.max(20, each / 20);
     int turn = 0;
     for (long from = 0; from < cleaned; from += chunk) {

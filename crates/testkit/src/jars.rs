@@ -31,6 +31,7 @@ const SOURCES: &[(&str, &str)] = &[
     ("MirrorProbe.java", include_str!("../java/MirrorProbe.java")),
     ("Reader.java", include_str!("../java/Reader.java")),
     ("Records.java", include_str!("../java/Records.java")),
+    ("Requests.java", include_str!("../java/Requests.java")),
     ("Shell.java", include_str!("../java/Shell.java")),
     ("Workload.java", include_str!("../java/Workload.java")),
 ];

@@ -44,7 +44,7 @@ pub use error::{Error, Result};
 pub use jars::{Jars, Java, KafkaVersion, availability};
 pub use java::{JavaTool, ToolOutput};
 pub use mm2::Mm2;
-pub use oracle::{Dump, Expected, Log, Row};
+pub use oracle::{Dump, Expected, Log, Misplaced, Row};
 pub use process::{Process, Signal};
 pub use scratch::Scratch;
 pub use shell::{CommitAs, Committed, NextRecord, Offsets, Shell};

@@ -315,6 +315,30 @@ pub fn translate(source: &Log, target: &Log, committed: i64) -> Expected {
     }
 }
 
+/// What a consumer gets twice or never that goes on at another place than its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Misplaced {
+    /// Records before its place, which it reads a second time.
+    pub reread: usize,
+    /// Records from its place on, which it never reads.
+    pub skipped: usize,
+}
+
+impl Expected {
+    /// What goes wrong for a group that stands at `committed` in `target`; nothing where its next
+    /// record is not on the target at all.
+    pub fn misplaced(&self, committed: i64, target: &Log) -> Option<Misplaced> {
+        let place = match *self {
+            Self::Record { offset, .. } | Self::End { offset, .. } => offset,
+            Self::Missing { .. } => return None,
+        };
+        let between = |from: i64, to: i64| {
+            target.rows.iter().filter(|row| (from..to).contains(&row.offset)).count()
+        };
+        Some(Misplaced { reread: between(committed, place), skipped: between(place, committed) })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -407,5 +431,20 @@ mod tests {
     fn a_malformed_dump_names_its_line() {
         assert_eq!(Dump::parse("P a 0 0 1\nx"), Err("line 2: \"x\"".to_owned()));
         assert_eq!(Dump::parse("0 0 - - 0 -"), Err("line 1: \"0 0 - - 0 -\"".to_owned()));
+    }
+
+    #[test]
+    fn records_that_are_read_again_or_skipped_are_counted_not_offsets() {
+        let source = log(&[(0, 0), (4, 1), (5, 2), (9, 3)]);
+        let target = log(&[(0, 0), (3, 1), (4, 2), (6, 3)]);
+        let cost = |committed, at| translate(&source, &target, committed).misplaced(at, &target);
+        let wrong = |reread, skipped| Some(Misplaced { reread, skipped });
+        assert_eq!(cost(5, 4), wrong(0, 0));
+        assert_eq!(cost(5, 1), wrong(1, 0));
+        assert_eq!(cost(5, 0), wrong(2, 0));
+        assert_eq!(cost(3, 5), wrong(0, 2));
+        assert_eq!(cost(10, 5), wrong(1, 0));
+        assert_eq!(cost(9, 9), wrong(0, 1));
+        assert_eq!(translate(&source, &log(&[(0, 0)]), 5).misplaced(0, &target), None);
     }
 }

@@ -323,6 +323,11 @@ impl Shell {
         Ok(dump)
     }
 
+    /// How many requests of each kind a broker has answered since it started, by its own count.
+    pub fn requests(&self, broker: &Process) -> Result<BTreeMap<String, u64>> {
+        self.call("requests", json!({"pid": broker.pid()}))
+    }
+
     /// Runs a main class of Kafka's jars in this JVM (see the names at [`crate::JavaTool`]).
     pub fn tool(&self, class: &str, args: &[&str]) -> Result<ToolOutput> {
         self.call("tool", json!({"class": class, "args": args}))

@@ -29,8 +29,12 @@ pub enum TopicKind {
     Plain,
     /// Transactions, every fifth of which is aborted.
     Transactional,
-    /// Few keys and many values, compacted until it has holes.
+    /// Transactions of at most a thousand records, every tenth of which is aborted.
+    TenthAborted,
+    /// Few keys and many values, compacted until it has holes; the last twentieth has none.
     Compacted,
+    /// The same with holes up to the last ten records.
+    CompactedToTheEnd,
     /// Its log starts at 700 in every partition ([`TRIMMED_AT`]).
     Trimmed,
 }

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use twinlog_testkit::oracle::translate;
 use twinlog_testkit::{
-    ClusterOptions, CommitAs, Jars, JavaTool, KafkaCluster, KafkaVersion, Mm2, Offsets, Process,
-    Scratch, Shell, Twinlog, availability, wait_until_some,
+    ClusterOptions, CommitAs, Jars, JavaTool, KafkaCluster, KafkaVersion, Misplaced, Mm2, Offsets,
+    Process, Scratch, Shell, Twinlog, availability, wait_until_some,
 };
 
 /// Of a test or of something it asks.
@@ -133,14 +133,11 @@ impl Scene {
         let (Some(original), Some(copy)) = (original.log(topic, 0), copy.log(&mirror, 0)) else {
             return Err("no such partition".into());
         };
-        let place = (0..=copy.end)
-            .find(|place| translate(original, copy, offset).is_exactly(*place))
-            .ok_or("the record is not on the target")?;
         let stands = self.stands(group, &mirror, 0)?.ok_or("it stands nowhere")?;
-        let between = |from: i64, to: i64| {
-            copy.rows.iter().filter(|row| (from..to).contains(&row.offset)).count() as i64
-        };
-        Ok(between(stands, place) - between(place, stands))
+        let Misplaced { reread, skipped } = translate(original, copy, offset)
+            .misplaced(stands, copy)
+            .ok_or("the record is not on the target")?;
+        Ok(reread as i64 - skipped as i64)
     }
 
     /// An ACL: only these operations stay allowed.

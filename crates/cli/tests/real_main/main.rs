@@ -13,6 +13,7 @@ mod explaining;
 mod figures;
 mod following;
 mod inspect;
+mod lags;
 mod main_copy;
 mod setup;
 mod several;
@@ -57,6 +58,7 @@ fn main() -> ExitCode {
         test("a_cluster_of_twinlog_embedded_is_mirrored_from", embedded::from_embedded),
         test("a_cluster_of_twinlog_embedded_is_mirrored_to", embedded::to_embedded),
         test("mm2_itself_mirrors_between_two_clusters_of_twinlog_embedded", embedded::mm2_between),
+        test("no_group_reads_again_or_skips_a_record_at_any_lag", lags::table),
         test("memory_at_rest_and_the_first_record_are_far_below_mm2s", figures::beside_mm2),
     ])
 }

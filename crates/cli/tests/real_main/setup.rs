@@ -25,6 +25,11 @@ pub(crate) const SOON: Duration = Duration::from_secs(15);
 /// How soon an orderly end must come.
 pub(crate) const END: Duration = Duration::from_secs(10);
 
+/// Whether the figures are to be taken at full size: `TWINLOG_BENCH=1`.
+pub(crate) fn bench() -> bool {
+    std::env::var("TWINLOG_BENCH").is_ok_and(|value| value == "1")
+}
+
 /// Two clusters of one broker each, and a JVM for everything that is asked of them.
 #[derive(Debug)]
 pub(crate) struct Pair {
