@@ -35,6 +35,8 @@ pub struct ToolOutput {
 }
 
 impl JavaTool {
+    /// Kafka's `kafka-acls.sh`.
+    pub const ACLS: &str = "org.apache.kafka.tools.AclCommand";
     /// Kafka's `kafka-topics.sh`.
     pub const TOPICS: &str = "org.apache.kafka.tools.TopicCommand";
     /// Kafka's `kafka-configs.sh`.

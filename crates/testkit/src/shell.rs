@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use crate::error::{Error, Result};
 use crate::jars::Jars;
-use crate::java::ToolOutput;
+use crate::java::{JavaTool, ToolOutput};
 use crate::oracle::Dump;
 use crate::process::Process;
 use crate::scratch::Scratch;
@@ -331,6 +331,25 @@ impl Shell {
     /// Runs a main class of Kafka's jars in this JVM (see the names at [`crate::JavaTool`]).
     pub fn tool(&self, class: &str, args: &[&str]) -> Result<ToolOutput> {
         self.call("tool", json!({"class": class, "args": args}))
+    }
+
+    /// Leaves everybody only these operations on what `resource` names, as `kafka-acls.sh` takes it
+    /// (`["--topic", "orders"]`). The brokers need an authorizer.
+    pub fn allow_only(
+        &self,
+        bootstrap: &str,
+        resource: &[&str],
+        operations: &[&str],
+    ) -> Result<()> {
+        let mut args = vec!["--bootstrap-server", bootstrap, "--add"];
+        args.extend(["--allow-principal", "User:ANONYMOUS"]);
+        args.extend(operations.iter().flat_map(|operation| ["--operation", operation]));
+        args.extend(resource);
+        let output = self.tool(JavaTool::ACLS, &args)?;
+        if output.success {
+            return Ok(());
+        }
+        Err(Error::Refused { command: "kafka-acls".to_owned(), answer: output.stderr })
     }
 
     /// What Kafka's `MirrorClient` and `RemoteClusterUtils` answer about a target cluster. Each entry is

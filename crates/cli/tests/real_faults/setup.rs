@@ -139,18 +139,6 @@ impl Scene {
             .ok_or("the record is not on the target")?;
         Ok(reread as i64 - skipped as i64)
     }
-
-    /// An ACL: only these operations stay allowed.
-    pub(crate) fn allow_only(&self, on: &str, what: &[&str], operations: &[&str]) -> Result {
-        let mut args =
-            vec!["--bootstrap-server", on, "--add", "--allow-principal", "User:ANONYMOUS"];
-        for operation in operations {
-            args.extend(["--operation", operation]);
-        }
-        args.extend(what);
-        let output = self.shell.tool("org.apache.kafka.tools.AclCommand", &args)?;
-        if output.success { Ok(()) } else { Err(format!("{output:?}").into()) }
-    }
 }
 
 /// A consumer that lives in a group on the target, under the client id `faults-member`.

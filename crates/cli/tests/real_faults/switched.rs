@@ -66,7 +66,7 @@ pub(crate) fn prepare(scene: &Scene) -> Result {
         }
     }
     let group = ["--group", "barred-group"];
-    scene.allow_only(&scene.target(), &group, &["Describe"])
+    Ok(scene.shell.allow_only(&scene.target(), &group, &["Describe"])?)
 }
 
 pub(crate) fn all() -> TestResult {
@@ -113,7 +113,7 @@ pub(crate) fn sealed() -> TestResult {
     scene.filled("sealed-topic", 100)?;
     scene.commit("sealed-group", "sealed-topic", 100)?;
     let syncs = ["--topic", "mm2-offset-syncs.closed.internal"];
-    scene.allow_only(&scene.source(), &syncs, &["Describe", "Create", "Write"])?;
+    scene.shell.allow_only(&scene.source(), &syncs, &["Describe", "Create", "Write"])?;
     let mm2 = Mm2::start(&scene.jars, &properties)?;
     scene.until_end("sealed.sealed-topic", 100)?;
     // Neither may this look read them, so that its answer is not whole.

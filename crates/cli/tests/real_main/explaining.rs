@@ -10,37 +10,65 @@ use crate::following::{console_consumer, wait_for_state};
 use crate::setup::{self, Answer, LIMIT, Mirror, Pair, Result, flows_file, prefixed, until_equal};
 
 /// What is broken first, and the exit code that goes with it.
-type Verdict<'a> = (&'a str, &'a str, i32);
+pub(crate) type Verdict<'a> = (&'a str, &'a str, i32);
 
-fn records(shell: &Shell, bootstrap: &str, topic: &str, count: usize) -> Result {
+pub(crate) fn records(shell: &Shell, bootstrap: &str, topic: &str, count: usize) -> Result {
     let records: Vec<_> = (0..count).map(|_| (0, Some("key"), Some("value"))).collect();
     shell.produce(bootstrap, topic, &records, &[])?;
     Ok(())
 }
 
-fn commit(shell: &Shell, bootstrap: &str, group: &str, topic: &str, offset: i64) -> Result {
+pub(crate) fn commit(
+    shell: &Shell,
+    bootstrap: &str,
+    group: &str,
+    topic: &str,
+    offset: i64,
+) -> Result {
     let offsets: Offsets = [(topic.to_owned(), [(0, offset)].into())].into();
     shell.commit(bootstrap, group, &offsets, CommitAs::Admin)?;
     Ok(())
 }
 
-/// Asks until the verdict is this one; answers the document.
-fn until_verdict(mirror: &Mirror, args: &[&str], wanted: Verdict<'_>) -> Result<Value> {
+/// Asks until the verdict is this one, as a document and as text; answers the document.
+pub(crate) fn until_verdict(mirror: &Mirror, args: &[&str], wanted: Verdict<'_>) -> Result<Value> {
     let (link, code, exit) = wanted;
     let what = format!("explain {args:?} says {code} at {link}");
     Ok(wait_until_some(&what, LIMIT, || {
         let Answer { exit: ended, document } =
             mirror.ask("explain", args).map_err(|error| error.to_string())?;
         let found = (&document["link"], &document["code"], ended);
-        if found == (&link.into(), &code.into(), Some(exit)) {
-            return Ok(document);
+        if found != (&link.into(), &code.into(), Some(exit)) {
+            return Err(document.to_string());
         }
-        Err(document.to_string())
+        let output = mirror.output("explain", args).map_err(|error| error.to_string())?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        let told = told_as_text(&document, wanted).into_iter().find(|part| !text.contains(part));
+        match told {
+            None if output.status.code() == Some(exit) => Ok(document),
+            missing => Err(format!("{missing:?} is not in the text, {}: {text}", output.status)),
+        }
     })?)
 }
 
+/// What the text must say of a document: the verdict first, and each next step on a line of its own.
+fn told_as_text(document: &Value, (link, code, exit): Verdict<'_>) -> Vec<String> {
+    let severity = document["severity"].as_str().unwrap_or_default();
+    let verdict = match exit {
+        3 => format!(": could not be found out, {link} ({code})\n"),
+        _ => format!(": {severity} at {link} ({code})\n"),
+    };
+    let fixes = document["fix"].as_array().into_iter().flatten();
+    let steps = fixes.filter_map(|fix| {
+        let command = fix["command"].as_str().map(|line| format!("\n  run    {line}\n"));
+        command.or_else(|| fix["property"].as_str().map(|line| format!("\n  say    {line}\n")))
+    });
+    let more = format!("\n  more   docs/findings.md#{code}\n");
+    [verdict, more].into_iter().chain(steps).collect()
+}
+
 /// Asks until every link is well.
-fn until_well(mirror: &Mirror, args: &[&str]) -> Result {
+pub(crate) fn until_well(mirror: &Mirror, args: &[&str]) -> Result {
     Ok(wait_until_some(&format!("explain {args:?} finds all well"), LIMIT, || {
         let answer = mirror.ask("explain", args).map_err(|error| error.to_string())?;
         let links = answer.document["links"].as_array().map_or(&[][..], Vec::as_slice);
@@ -49,7 +77,7 @@ fn until_well(mirror: &Mirror, args: &[&str]) -> Result {
     })?)
 }
 
-fn says(document: &Value, field: &str, part: &str) -> Result {
+pub(crate) fn says(document: &Value, field: &str, part: &str) -> Result {
     let text = document[field].to_string();
     if text.contains(part) {
         return Ok(());
@@ -58,7 +86,7 @@ fn says(document: &Value, field: &str, part: &str) -> Result {
 }
 
 /// The link `name` of an answer.
-fn link<'a>(document: &'a Value, name: &str) -> Result<&'a Value> {
+pub(crate) fn link<'a>(document: &'a Value, name: &str) -> Result<&'a Value> {
     let found = setup::entry(&document["links"], "link", name);
     Ok(found.ok_or_else(|| format!("no link {name} in {document}"))?)
 }

@@ -17,6 +17,7 @@ mod lags;
 mod main_copy;
 mod setup;
 mod several;
+mod states;
 mod takeover;
 mod trouble;
 mod verifying;
@@ -47,6 +48,7 @@ fn main() -> ExitCode {
         test("wait_ends_when_all_that_was_there_is_mirrored", inspect::wait),
         test("explain_names_the_first_broken_link_of_what_twinlog_mirrors", explaining::by_twinlog),
         test("explain_names_the_first_broken_link_of_what_mm2_mirrors", explaining::by_mm2),
+        test("explain_names_what_holds_records_and_rights_back", states::held_back),
         test("contents_alone_prove_mm2s_mirror_equal_and_find_what_is_not", verifying::by_mm2),
         test(
             "a_killed_mm2_is_taken_over_exactly_and_goes_on_where_twinlog_ends",

@@ -48,7 +48,13 @@ pub(crate) fn pair() -> Result<&'static Pair> {
 
 fn start_pair() -> Result<Pair> {
     let jars = availability()?.jars(KafkaVersion::V4_3_0)?;
-    let options = ClusterOptions::default();
+    // Whatever has no rule is allowed.
+    let options = ClusterOptions::default()
+        .property(
+            "authorizer.class.name",
+            "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        )
+        .property("allow.everyone.if.no.acl.found", "true");
     let (hello, world) =
         KafkaCluster::start_two((&jars, "hello", &options), (&jars, "world", &options))?;
     Ok(Pair { shell: Shell::start(&jars)?, jars, hello, world })

@@ -5,9 +5,9 @@ use twinlog_types::{Code, State, TopicPartition};
 
 use super::topic::{finding, is_about_map, is_about_topic};
 use super::walk::{Draft, Finding, Walk, counted, on_topic, or_none};
-use crate::chain::LinkName;
-use crate::facts::Trouble;
-use crate::remedy::Impact;
+use crate::chain::{Fix, LinkName};
+use crate::facts::{Resource, Right, Trouble};
+use crate::remedy::{Impact, grant};
 
 impl Walk<'_> {
     pub(super) fn copy(&mut self) {
@@ -107,12 +107,26 @@ impl Walk<'_> {
             }
             // What came before the place where the copy stopped is exact.
             (State::Stopped, Some(code)) => {
-                link.found(Finding::blocks(*code, told).of(tp).with(missing));
+                let mut finding = Finding::blocks(*code, told).of(tp).with(missing);
+                if *code == Code::MissingPermission {
+                    finding = finding.fix(self.may_read(tp));
+                }
+                link.found(finding);
             }
             (state, Some(code)) => {
                 link.found(finding(*state, *code, told).of(tp).with(missing));
             }
             (_, None) => {}
         }
+    }
+
+    /// The command that lets the mirror read a topic of the source.
+    fn may_read(&self, tp: &TopicPartition) -> Fix {
+        let right = Right {
+            on: self.facts.source.alias.clone(),
+            operation: "Read",
+            resource: Resource::Topic(tp.topic.clone()),
+        };
+        grant(self.facts, &right)
     }
 }

@@ -39,6 +39,8 @@ pub(super) struct Facts<'a> {
     /// The timestamp of the first record that waits.
     pub(super) waits_since_ms: Option<i64>,
     pub(super) open_transaction: Option<OpenTransaction>,
+    /// The source lets nobody with these rights read what waits.
+    pub(super) denied: bool,
 }
 
 impl Facts<'_> {
@@ -139,6 +141,13 @@ impl Facts<'_> {
             let reason =
                 format!("{lag} offsets of the source wait from {copied_to} on, and nothing copies");
             return Standing::found(State::Waiting, Code::MirrorNotRunning, reason);
+        }
+        if self.denied {
+            let reason = format!(
+                "READ on {} is missing on the source: {lag} offsets wait from {copied_to} on",
+                position.source_topic
+            );
+            return Standing::found(State::Stopped, Code::MissingPermission, reason);
         }
         let patience = Patience::default().stalled_after_ms.unsigned_abs();
         let rest = age(position.written_ms, self.now_ms);
@@ -260,6 +269,7 @@ mod tests {
             gaps: &[],
             waits_since_ms: None,
             open_transaction: None,
+            denied: false,
         }
     }
 
@@ -304,6 +314,18 @@ mod tests {
         assert_eq!(kind(&behind), (State::CatchingUp, None));
         behind.waits_since_ms = Some(1_000_000);
         assert_eq!(kind(&behind), (State::CatchingUp, Some(Code::Stalled)));
+    }
+
+    #[test]
+    fn what_waits_and_may_not_be_read_stops_the_partition_at_once() {
+        let position = position(10, 0, 10);
+        let mut denied = facts(Some(&position), 10, 25);
+        denied.denied = true;
+        assert_eq!(kind(&denied), (State::Stopped, Some(Code::MissingPermission)));
+        let reason = denied.standing().reason.unwrap_or_default();
+        assert!(reason.contains("READ on orders") && reason.contains("15 offsets"), "{reason}");
+        denied.running = false;
+        assert_eq!(kind(&denied), (State::Waiting, Some(Code::MirrorNotRunning)));
     }
 
     #[test]

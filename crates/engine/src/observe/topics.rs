@@ -15,8 +15,8 @@ use super::load::{AllBounds, Bounds, Known, Maps, topics as known_topics};
 use super::partitions::{Ends, Facts, is_lost};
 use super::tail::{self, OpenTransaction};
 use super::{
-    FlowObservation, LOOKS_AT_ONCE, Observer, PartitionObservation, TopicObservation, running,
-    worst,
+    FlowObservation, LOOKS_AT_ONCE, Observer, PartitionObservation, TopicObservation, code_of,
+    running, worst,
 };
 use crate::commits::probe;
 use crate::decisions::Decisions;
@@ -33,6 +33,8 @@ const TAKEN_UP_WITHIN: Duration = Duration::from_millis(800);
 struct Close {
     waits_since_ms: BTreeMap<TopicPartition, i64>,
     open_transactions: BTreeMap<TopicPartition, OpenTransaction>,
+    /// What waits there may not be read.
+    denied: BTreeSet<TopicPartition>,
 }
 
 impl Observer {
@@ -206,7 +208,7 @@ impl Observer {
             if copied_to < ends.readable && copied_to >= ends.start {
                 ages.push(async move {
                     let since = tail::timestamp_at(&source, &tp, copied_to).await;
-                    Some((tp, since.ok().flatten()?))
+                    (tp, since)
                 });
             } else if ends.readable < ends.high_watermark {
                 transactions.push(async move {
@@ -216,8 +218,19 @@ impl Observer {
             }
         }
         ages.truncate(AGES_MAX);
+        let (mut waits_since_ms, mut denied) = (BTreeMap::new(), BTreeSet::new());
+        for (tp, since) in in_parallel(LOOKS_AT_ONCE, ages).await {
+            match since {
+                Ok(Some(since)) => drop(waits_since_ms.insert(tp, since)),
+                Err(error) if code_of(&error) == Some(Code::MissingPermission) => {
+                    denied.insert(tp);
+                }
+                Ok(None) | Err(_) => {}
+            }
+        }
         Close {
-            waits_since_ms: in_parallel(LOOKS_AT_ONCE, ages).await.into_iter().flatten().collect(),
+            waits_since_ms,
+            denied,
             open_transactions: in_parallel(LOOKS_AT_ONCE, transactions)
                 .await
                 .into_iter()
@@ -398,6 +411,7 @@ impl Sight {
             gaps: &gaps,
             waits_since_ms: self.close.waits_since_ms.get(&tp).copied(),
             open_transaction: self.close.open_transactions.get(&tp).copied(),
+            denied: self.close.denied.contains(&tp),
         };
         let whole = self.topic(topic).filter(|standing| standing.state != State::InSync);
         let standing =

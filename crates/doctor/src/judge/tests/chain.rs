@@ -271,6 +271,7 @@ fn what_status_knows_of_a_partition_breaks_its_link() {
         (Stopped, Code::SourceGap, LinkName::Copy),
         (Stopped, Code::RecordTooLarge, LinkName::Copy),
         (Stopped, Code::CorruptBatch, LinkName::Copy),
+        (Stopped, Code::MissingPermission, LinkName::Copy),
         (CatchingUp, Code::Stalled, LinkName::Copy),
         (Stopped, Code::StateCorrupt, LinkName::OffsetMap),
     ] {
