@@ -200,6 +200,8 @@ final class Shell {
         config.putAll(Json.strings(request.get("configs")));
         return MirrorProbe.probe(text(request, "alias"), Json.list(request.get("groups")), config);
       }
+      case "sync-store-probe":
+        return SyncStoreProbe.probe(Json.strings(request.get("configs")), request.get("asked"));
       default:
         throw new IllegalArgumentException("no such command: " + command);
     }

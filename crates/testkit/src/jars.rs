@@ -33,6 +33,7 @@ const SOURCES: &[(&str, &str)] = &[
     ("Records.java", include_str!("../java/Records.java")),
     ("Requests.java", include_str!("../java/Requests.java")),
     ("Shell.java", include_str!("../java/Shell.java")),
+    ("SyncStoreProbe.java", include_str!("../java/SyncStoreProbe.java")),
     ("Workload.java", include_str!("../java/Workload.java")),
 ];
 

@@ -367,6 +367,40 @@ impl Shell {
         });
         self.call("mirror-probe", args)
     }
+
+    /// What MirrorMaker 2's checkpoint task answers for these offsets of the source, from the
+    /// offset-syncs on it, in their order; see `java/SyncStoreProbe.java` for what the answers mean.
+    pub fn sync_store_probe(
+        &self,
+        (source_alias, source): (&str, &str),
+        (target_alias, target): (&str, &str),
+        asked: &BTreeMap<(String, i32), Vec<i64>>,
+    ) -> Result<BTreeMap<(String, i32), Vec<Option<i64>>>> {
+        let configs = json!({
+            "name": "probe",
+            "connector.class": "org.apache.kafka.connect.mirror.MirrorCheckpointConnector",
+            "source.cluster.alias": source_alias,
+            "target.cluster.alias": target_alias,
+            "source.cluster.bootstrap.servers": source,
+            "target.cluster.bootstrap.servers": target,
+            "task.assigned.groups": "probe",
+        });
+        let questions: Vec<Value> = asked
+            .iter()
+            .map(|((topic, partition), offsets)| {
+                json!({"topic": topic, "partition": partition, "offsets": offsets})
+            })
+            .collect();
+        let args = json!({
+            "bootstrap": source, "configs": configs, "asked": questions,
+        });
+        let mut answers: BTreeMap<String, Vec<Option<i64>>> =
+            self.call("sync-store-probe", args)?;
+        let of = |(topic, partition): &(String, i32)| {
+            answers.remove(&format!("{topic}-{partition}")).unwrap_or_default()
+        };
+        Ok(asked.keys().cloned().zip(asked.keys().map(of)).collect())
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

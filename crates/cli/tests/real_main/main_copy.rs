@@ -288,6 +288,8 @@ pub(crate) fn mirror_client() -> TestResult {
         start.elapsed()
     );
 
+    never_ahead(pair)?;
+
     // As MirrorMaker 2 leaves it.
     let value = |name: &str| probe[name]["value"].clone();
     assert_eq!(value("heartbeatTopics"), serde_json::json!(["heartbeats", "hello.heartbeats"]));
@@ -302,6 +304,42 @@ pub(crate) fn mirror_client() -> TestResult {
     assert_eq!(stranger["replicationHops"]["value"], -1);
     assert_eq!(stranger["translateOffsets/nobody"]["value"], serde_json::json!({}));
     setup::stop(&run)?;
+    Ok(())
+}
+
+/// MirrorMaker 2's checkpoint task, fed from our offset-syncs, is at every place at or before the
+/// truth, and exact at the end.
+fn never_ahead(pair: &Pair) -> Result {
+    let (shell, hello, world) = (&pair.shell, pair.hello.bootstrap(), pair.world.bootstrap());
+    let names = workload();
+    let names = names.names();
+    let mirrors: Vec<String> = names.iter().map(|name| format!("hello.{name}")).collect();
+    let mirrors: Vec<&str> = mirrors.iter().map(String::as_str).collect();
+    let (original, copy) = (shell.dump(&hello, &names)?, shell.dump(&world, &mirrors)?);
+    let mut asked: BTreeMap<(String, i32), Vec<i64>> = BTreeMap::new();
+    for ((topic, partition), log) in &original.logs {
+        let near_the_end = (log.end - 300).max(log.start)..=log.end;
+        let offsets = (log.start - 10..log.end).step_by(61).chain(near_the_end).collect();
+        asked.insert((topic.clone(), *partition), offsets);
+    }
+    let answers = shell.sync_store_probe(("hello", &hello), ("world", &world), &asked)?;
+    let (mut given, mut exact) = (0, 0);
+    for (at, offsets) in &asked {
+        let (topic, partition) = at;
+        let log = original.log(topic, *partition).ok_or("no such partition")?;
+        let mirror = copy.log(&format!("hello.{topic}"), *partition).ok_or("no mirror")?;
+        let mut rows = log.rows.iter().zip(&mirror.rows).peekable();
+        for (offset, answer) in offsets.iter().zip(&answers[at]) {
+            while rows.next_if(|(row, _)| row.offset < *offset).is_some() {}
+            let truth = rows.peek().map_or(mirror.end, |(_, row)| row.offset);
+            let Some(answer) = answer.filter(|answer| *answer >= 0) else { continue };
+            assert!(answer <= truth, "{topic}-{partition} {offset}: {answer}, belongs on {truth}");
+            given += 1;
+            exact += usize::from(answer == truth);
+        }
+    }
+    println!("MM2's checkpoint task: {given} answers, {exact} of them exact, none ahead");
+    assert!(given > 1_000, "{given}");
     Ok(())
 }
 
