@@ -40,7 +40,7 @@ impl Size {
             return Self {
                 records: 2_000_000,
                 lags: &[0, 1, 50, 150, 5_000, 50_000, 1_000_000],
-                copied: 10 * LIMIT,
+                copied: 30 * LIMIT,
                 still: Duration::from_secs(20),
             };
         }

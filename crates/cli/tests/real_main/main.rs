@@ -15,6 +15,7 @@ mod following;
 mod inspect;
 mod lags;
 mod main_copy;
+mod scenarios;
 mod setup;
 mod several;
 mod states;
@@ -42,6 +43,8 @@ fn main() -> ExitCode {
         test("a_commit_is_on_the_target_within_milliseconds", committing::figures),
         test("one_broken_topic_stops_alone_and_says_why", trouble::stopped_topics),
         test("a_gap_that_retention_tore_is_named_with_its_range", trouble::source_gap),
+        test("groups_in_the_situations_that_users_suffer_stand_exactly", scenarios::groups),
+        test("losses_that_users_suffer_are_loud_and_gone_on_behind", scenarios::losses),
         test("a_broker_that_is_not_there_is_waited_for", trouble::unreachable),
         test("mm2s_topics_are_dumped_as_kafkas_formatters_print_them", inspect::mm2s_topics),
         test("our_topics_are_dumped_as_kafkas_formatters_print_them", inspect::our_topics),

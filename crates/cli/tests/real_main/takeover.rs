@@ -12,10 +12,13 @@ use crate::setup::{
 };
 
 const TOPICS: [&str; 2] = ["tk-plain", "tk-trimmed"];
-/// Records of both topics together.
-const RECORDS: u64 = 200_000;
-/// MM2 is killed when it has copied so many of the plain ones.
-const KILLED_AT: i64 = 20_000;
+/// Records of the trimmed one.
+const TRIMMED: u64 = 8_000;
+
+/// Records of both topics together: `TWINLOG_TAKEOVER_RECORDS`, or 200,000.
+fn records() -> Result<u64> {
+    Ok(std::env::var("TWINLOG_TAKEOVER_RECORDS").map_or(Ok(200_000), |text| text.parse())?)
+}
 
 /// How many records a topic has.
 fn ends(shell: &Shell, cluster: &str, topic: &str) -> Result<i64> {
@@ -61,7 +64,14 @@ fn by_twinlog(pair: &Pair, mirror: &Mirror, commits: &BTreeMap<String, Offsets>)
     let (original, copy) = setup::or_log(&run, copied)?;
     let places = places(commits, (&original, &copy), prefixed("tkhello"))?;
     let took = setup::or_log(&run, until_placed(shell, &world, &places, LIMIT))?;
-    println!("{} positions are exact after {took:.1?}", places.len());
+    let process = run.process();
+    println!(
+        "{} records equal; {} positions exact {took:.1?} later; cpu {:.1?}, highest memory {} MiB",
+        copy.records(),
+        places.len(),
+        process.cpu().unwrap_or_default(),
+        process.rss_peak_bytes().unwrap_or_default() >> 20
+    );
     setup::stop(&run)?;
     Ok(run.process().log())
 }
@@ -77,13 +87,14 @@ fn by_mm2(pair: &Pair, file: &str) -> Result<Mm2> {
 pub(crate) fn and_back() -> TestResult {
     let pair = setup::pair()?;
     let (shell, hello, world) = (&pair.shell, pair.hello.bootstrap(), pair.world.bootstrap());
+    let plain = records()? - TRIMMED;
     let plan = |name: &str, kind, records| {
         let name = name.to_owned();
         TopicPlan { name, kind, partitions: 2, records }
     };
     let topics = vec![
-        plan(TOPICS[0], TopicKind::Plain, RECORDS - 8_000),
-        plan(TOPICS[1], TopicKind::Trimmed, 8_000),
+        plan(TOPICS[0], TopicKind::Plain, plain),
+        plan(TOPICS[1], TopicKind::Trimmed, TRIMMED),
     ];
     Workload { topics, replication: 1, value_bytes: 100 }.load(shell, &hello)?;
     let commits = commit_everywhere(shell, &hello)?;
@@ -97,13 +108,18 @@ pub(crate) fn and_back() -> TestResult {
 
     // MM2 dies in the middle of its work, behind its last stored position.
     let mm2 = Mm2::start(&pair.jars, &file)?;
-    let at = wait_until_some("MM2 in the middle of its work", LIMIT, || {
+    let half = i64::try_from(plain / 2)?;
+    let begun = Instant::now();
+    let limit = LIMIT * u32::try_from(plain / 200_000 + 1)?;
+    wait_until_some("MM2 in the middle of its work", limit, || {
         let copied = ends(shell, &world, "tkhello.tk-plain").unwrap_or_default();
-        if copied >= KILLED_AT { Ok(copied) } else { Err(format!("{copied} copied")) }
+        if copied >= half { Ok(()) } else { Err(format!("{copied} copied")) }
     })?;
     mm2.kill()?;
     let died = ends(shell, &world, "tkhello.tk-plain")?;
-    println!("MM2 was killed with {at} to {died} of {} records copied", RECORDS - 8_000);
+    let took = begun.elapsed();
+    println!("MM2 was killed with {died} of {plain} records copied in {took:.1?}");
+    assert!(died < i64::try_from(plain)?, "MM2 was faster than the kill");
     let start = Instant::now();
     let log = by_twinlog(pair, &mirror, &commits)?;
     println!(

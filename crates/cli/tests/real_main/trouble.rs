@@ -17,7 +17,7 @@ fn produce(shell: &Shell, bootstrap: &str, topic: &str, partition: i32, count: u
 }
 
 /// The entry of a partition in an answer of `status`.
-fn partition<'a>(document: &'a Value, topic: &str, partition: i32) -> Result<&'a Value> {
+pub(crate) fn partition<'a>(document: &'a Value, topic: &str, partition: i32) -> Result<&'a Value> {
     let topics = &hello_world(document)?["topics"];
     let found = entry(topics, "topic", topic).ok_or_else(|| format!("no {topic} in {document}"))?;
     let partitions = found["partitions"].as_array();
@@ -26,7 +26,12 @@ fn partition<'a>(document: &'a Value, topic: &str, partition: i32) -> Result<&'a
 }
 
 /// Waits until `status` says this of a partition.
-fn until_stopped(mirror: &Mirror, topic: &str, number: i32, code: &str) -> Result<Answer> {
+pub(crate) fn until_stopped(
+    mirror: &Mirror,
+    topic: &str,
+    number: i32,
+    code: &str,
+) -> Result<Answer> {
     let what = format!("{code} of {topic}-{number}");
     Ok(wait_until_some(&what, LIMIT, || {
         let answer = mirror.ask("status", &[]).map_err(|error| error.to_string())?;
