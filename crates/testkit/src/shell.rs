@@ -76,6 +76,9 @@ pub enum CommitAs {
     Member,
 }
 
+/// What MM2's checkpoint task answers, by topic and partition, in the order of the questions.
+pub type SyncAnswers = BTreeMap<(String, i32), Vec<Option<i64>>>;
+
 /// Offsets by topic and partition.
 pub type Offsets = BTreeMap<String, BTreeMap<i32, i64>>;
 
@@ -375,7 +378,7 @@ impl Shell {
         (source_alias, source): (&str, &str),
         (target_alias, target): (&str, &str),
         asked: &BTreeMap<(String, i32), Vec<i64>>,
-    ) -> Result<BTreeMap<(String, i32), Vec<Option<i64>>>> {
+    ) -> Result<SyncAnswers> {
         let configs = json!({
             "name": "probe",
             "connector.class": "org.apache.kafka.connect.mirror.MirrorCheckpointConnector",

@@ -104,7 +104,7 @@ pub(crate) fn groups() -> TestResult {
     setup::or_log(&run, behind_markers(pair, &mirror))?;
     setup::or_log(&run, few_records(pair, &mirror))?;
     setup::or_log(&run, alive_on_the_target(pair, &mirror))?;
-    far_behind_at_a_restart(pair, &mirror, run)
+    far_behind_at_a_restart(pair, &mirror, &run)
 }
 
 /// OFF-1.
@@ -182,14 +182,14 @@ fn alive_on_the_target(pair: &Pair, mirror: &Mirror) -> Result {
 }
 
 /// OFF-5.
-fn far_behind_at_a_restart(pair: &Pair, mirror: &Mirror, run: Twinlog) -> Result {
+fn far_behind_at_a_restart(pair: &Pair, mirror: &Mirror, run: &Twinlog) -> Result {
     records(pair, "sc-far", 0, 0, 10_000)?;
-    setup::or_log(&run, until_copied(pair, "sc-far", 0, 10_000))?;
+    setup::or_log(run, until_copied(pair, "sc-far", 0, 10_000))?;
     for offset in (250..=5_000).step_by(250) {
         commit(pair, "sc-far-app", "sc-far", offset)?;
     }
-    setup::or_log(&run, until_stands(pair, "sc-far-app", "sc-far", 5_000))?;
-    setup::stop(&run)?;
+    setup::or_log(run, until_stands(pair, "sc-far-app", "sc-far", 5_000))?;
+    setup::stop(run)?;
     records(pair, "sc-far", 0, 10_000, 20_000)?;
     commit(pair, "sc-far-app", "sc-far", 5_250)?;
     let run = mirror.run()?;
