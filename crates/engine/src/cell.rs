@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64};
 
 use crate::blocks::Places;
+use crate::late::Late;
 use parking_lot::Mutex;
 use twinlog_flow::copy::Copier;
 use twinlog_offsets::state::PartitionKey;
@@ -55,8 +56,8 @@ pub(crate) struct Cell {
     pub(crate) checking: AtomicBool,
     /// A former owner copied it.
     pub(crate) restored: bool,
-    /// It is not sent to yet: a former owner may be sending to it.
-    pub(crate) held_back: AtomicBool,
+    /// For how long packets may be late that nobody will answer.
+    pub(crate) late: Mutex<Late>,
     /// Whether this process owns the flow is being asked, because of this partition.
     pub(crate) asking: AtomicBool,
     /// When it stopped, for trying again; 0 while it goes on.
@@ -97,7 +98,7 @@ impl Cell {
             queued: Mutex::new(None),
             checking: AtomicBool::new(false),
             restored,
-            held_back: AtomicBool::new(false),
+            late: Mutex::default(),
             asking: AtomicBool::new(false),
             stopped_ms: AtomicI64::new(0),
             wanted: Mutex::default(),

@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
-use tracing::{debug, info};
+use tracing::{debug, info, trace};
 use twinlog_client::{
     ClientError, ErrorCode, ProduceAnswer, ProducePartition, ProducedPartition, Remedy,
 };
@@ -220,15 +220,16 @@ fn collect(
             flow.moved(&cell);
             continue;
         }
-        if cell.held_back.load(Ordering::Acquire) {
-            continue;
-        }
         let (sending, more) = {
             let mut copier = cell.copier.lock();
             (copier.next_send(), copier.has_unsent())
         };
         let Some(sending) = sending else { continue };
         bytes += sending.batch.len();
+        trace!(
+            flow = %flow.name, partition = %cell.target, broker = key.broker, record = sending.ticket,
+            newest_ms = sending.batch.max_timestamp(), "sent"
+        );
         parts.push(ProducePartition {
             tp: cell.target.clone(),
             topic_id: cell.target_id,

@@ -35,6 +35,7 @@ mod generations;
 mod groups;
 mod internal;
 mod lane;
+mod late;
 mod look;
 mod losses;
 mod notes;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use tokio::time::Instant;
 use tracing::{debug, info, warn};
 use twinlog_batch::{BatchError, heads};
 use twinlog_client::{ClientError, ErrorCode, Isolation, LeaderView};
@@ -15,7 +16,7 @@ use twinlog_types::{Code, TargetOffset, TopicPartition};
 
 use crate::cell::{Cell, LaneKey};
 use crate::flow::{Flow, LANES_PER_BROKER};
-use crate::{blocks, original, state};
+use crate::{blocks, late, original, state};
 
 const TAIL_BYTES: i32 = 4 << 20;
 const TAIL_WAIT: Duration = Duration::from_millis(250);
@@ -119,8 +120,9 @@ async fn look(flow: &Arc<Flow>, cell: &Arc<Cell>, from: LookFrom) -> Result<(), 
         flow.stopped(cell);
         return Ok(());
     }
-    let (tail, remembered_ms) = read_tail(flow, &view, cell, from).await?;
-    flow.tenure.hold_back(cell, remembered_ms, flow.now_ms());
+    let began = Instant::now();
+    let tail = read_tail(flow, &view, cell, from).await?;
+    late::judge(flow, cell, began);
     let looked = loop {
         let looked = cell.copier.lock().looked(&tail);
         let Some(number) = looked.needs_block else { break looked };
@@ -177,13 +179,12 @@ async fn look(flow: &Arc<Flow>, cell: &Arc<Cell>, from: LookFrom) -> Result<(), 
     Ok(())
 }
 
-/// The tail, and the age of the leader's memory of our producer: when its last record was made.
 async fn read_tail(
     flow: &Flow,
     view: &LeaderView,
     cell: &Cell,
     from: LookFrom,
-) -> Result<(Tail, Option<i64>), ClientError> {
+) -> Result<Tail, ClientError> {
     let producer = cell.copier.lock().producer();
     let mut log_end = view.log_end().await?;
     let mut agreed = from.acknowledged_end.0;
@@ -199,7 +200,7 @@ async fn read_tail(
             && state.epoch == i32::from(producer.epoch)
             && state.last_sequence >= 0
     });
-    let last_sequence = remembered.as_ref().map(|state| state.last_sequence);
+    let last_sequence = remembered.map(|state| state.last_sequence);
     let mut batches = Vec::new();
     let mut position = agreed;
     let mut log_start = 0;
@@ -269,15 +270,14 @@ async fn read_tail(
         }
         log_end = end;
     }
-    let tail = Tail {
+    Ok(Tail {
         leader_epoch: view.epoch(),
         log_start: TargetOffset(log_start),
         log_end: TargetOffset(log_end),
         agreed: TargetOffset(agreed),
         last_sequence,
         batches,
-    };
-    Ok((tail, remembered.map(|state| state.last_timestamp)))
+    })
 }
 
 pub(crate) fn corrupt(tp: &TopicPartition, reason: BatchError) -> ClientError {

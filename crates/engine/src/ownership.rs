@@ -24,7 +24,7 @@ use twinlog_types::{ClusterAlias, ClusterId, TopicPartition};
 
 use crate::options::Clock;
 use crate::state::{self, Stored, TRANSACTION_TIMEOUT};
-use crate::tenure::Tenure;
+use crate::tenure::{Before, Tenure};
 
 /// The owner of a flow says this often that it lives.
 pub(crate) const LEASE_INTERVAL: Duration = Duration::from_secs(3);
@@ -186,10 +186,15 @@ pub(crate) async fn own(
     for shard in 0..shards {
         state::read_shard(target, &topic, shard, 0, pair, &mut stored).await?;
     }
-    let gone = stored.lease_of_another(instance).is_none_or(|before| {
-        before.released || claim.silent.as_ref().is_some_and(|silent| silent == before)
-    });
-    let tenure = Tenure::new(began, (!gone).then(|| began + LEASE_EXPIRY));
+    let before = match stored.lease_of_another(instance) {
+        Some(lease) if lease.released => Before::Answered,
+        Some(lease) if claim.silent.as_ref() != Some(lease) => {
+            Before::SendsUntil(began + LEASE_EXPIRY)
+        }
+        // Silent for as long as it may send without a word; or this process itself, interrupted.
+        Some(_) | None => Before::SendsUntil(began),
+    };
+    let tenure = Tenure::new(began, before);
     let shards = claim.first.take().into_iter().chain(others).collect();
     Ok(Owned { stored, shards, tenure })
 }

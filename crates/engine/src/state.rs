@@ -26,6 +26,7 @@ use twinlog_types::{
 use crate::cell::Cell;
 use crate::ending::Ending;
 use crate::flow::Flow;
+use crate::late;
 use crate::notes::Taken;
 use crate::ownership::{self, LEASE_INTERVAL};
 
@@ -350,7 +351,9 @@ pub(crate) async fn write_shard(
             let began = tokio::time::Instant::now();
             let renews = shard == 0 && (last || !proofs.is_empty() || began >= lease_due);
             if renews {
-                let lease = ownership::lease(&flow.pair, &flow.options.instance, now_ms, last);
+                let over = |cell: &Arc<Cell>| late::is_over(cell, flow.tenure.before());
+                let released = last && flow.cells.all().iter().all(over);
+                let lease = ownership::lease(&flow.pair, &flow.options.instance, now_ms, released);
                 records.push(record(&lease, now_ms));
             }
             if records.is_empty() {

@@ -249,7 +249,13 @@ fn append(
     else {
         return Outcome::code(UNKNOWN_TOPIC_OR_PARTITION);
     };
-    match replica.log.producers.judge(&accepted.head) {
+    let verdict = replica.log.producers.judge(&accepted.head);
+    let Head { producer_id, base_sequence, .. } = accepted.head;
+    tracing::trace!(
+        %name, broker = call.broker, connection = call.connection, producer_id, base_sequence,
+        to = accepted.head.last_sequence(), end = replica.log.end(), ?verdict, "a batch"
+    );
+    match verdict {
         Verdict::Refuse(code) => Outcome { log_start, ..Outcome::code(code) },
         Verdict::Duplicate(known) => Outcome {
             base_offset: known.base_offset,

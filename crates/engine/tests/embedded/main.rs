@@ -5,6 +5,7 @@ mod commits;
 mod copying;
 mod decisions;
 mod groups;
+mod late;
 mod losses;
 mod observe;
 mod ownership;

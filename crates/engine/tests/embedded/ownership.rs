@@ -234,9 +234,9 @@ async fn an_owner_that_cannot_renew_its_lease_says_so_and_sends_nothing_until_it
     owner.shutdown().await;
 }
 
-/// How long it takes until a mirror goes on whose producer the target has forgotten, after a takeover
-/// from an owner that ended in order or was killed.
-async fn goes_on_after(seed: u64, in_order: bool) -> Duration {
+/// How long it takes until the copy of records of this age goes on in a mirror whose producer the target
+/// has forgotten, after a takeover from an owner that ended in order or was killed.
+async fn goes_on_after(seed: u64, in_order: bool, age: Duration) -> Duration {
     let world = World::new(seed, 1);
     world.source.create_topic("orders", 1, &[]).unwrap();
     let topics = BTreeMap::from([("orders".to_owned(), 1)]);
@@ -249,7 +249,9 @@ async fn goes_on_after(seed: u64, in_order: bool) -> Duration {
         drop(first);
     }
     world.target.expire_producers("hello.orders", 0);
-    world.source.append("orders", 0, &numbered(10, 20)).unwrap();
+    let at = world.source.now_ms() - age.as_millis() as i64;
+    let records: Vec<_> = numbered(10, 20).into_iter().map(|record| record.at(at)).collect();
+    world.source.append("orders", 0, &records).unwrap();
     let began = tokio::time::Instant::now();
     let second = world.start();
     world.until_equal(&topics).await;
@@ -259,10 +261,15 @@ async fn goes_on_after(seed: u64, in_order: bool) -> Duration {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_nothing_would_refuse_late_packets_of_the_owner_before_its_lease_is_waited_for() {
-    let took = goes_on_after(28, false).await;
-    assert!((9..15).contains(&took.as_secs()), "{took:?}");
-    let took = goes_on_after(28, true).await;
+async fn where_nothing_would_refuse_late_packets_of_the_owner_before_they_are_waited_for() {
+    // Its lease, and then the time that a packet may be late.
+    let history = Duration::from_hours(72);
+    let took = goes_on_after(28, false, history).await;
+    assert!((19..25).contains(&took.as_secs()), "{took:?}");
+    // What is young is remembered from its first batch on, and refused when it comes again.
+    let took = goes_on_after(28, false, Duration::ZERO).await;
+    assert!(took < Duration::from_secs(3), "{took:?} for records of today");
+    let took = goes_on_after(28, true, history).await;
     assert!(took < Duration::from_secs(3), "{took:?} after an owner that gave the flow up");
 }
 

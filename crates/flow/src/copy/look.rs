@@ -176,22 +176,24 @@ impl Copier {
     }
 
     /// Up to where the acknowledged part of the mirror is still there: as far as leader epochs
-    /// tell, and from there on as far as our batches follow each other in their places.
+    /// tell, and from there on as far as our batches follow each other in their places. A hole that
+    /// is as long as what is missing was left by the cleaner.
     fn agreement(&self, tail: &Tail) -> TargetOffset {
         let end = self.map.target_end();
         let mut agreed = tail.agreed.min(tail.log_end).min(end);
-        let Some(mut next) = self.map.count_of_target(agreed.max(tail.log_start)) else {
-            return agreed;
-        };
+        let mut from = agreed.max(tail.log_start);
+        let Some(mut next) = self.map.count_of_target(from) else { return agreed };
         for batch in tail.batches.iter().take_while(|batch| batch.base < end) {
             let count = self.count_of(batch);
             if !self.is_ours(batch) || count < next {
                 continue;
             }
-            if count > next || self.map.target_of(count) != Some(batch.base) {
+            let cleaned = is_cleaned(tail, from, batch.base, count - next);
+            if (count > next && !cleaned) || self.map.target_of(count) != Some(batch.base) {
                 break;
             }
             next = count + u64::from(batch.count);
+            from = batch.next;
             agreed = batch.next.min(end);
         }
         agreed
@@ -268,10 +270,13 @@ impl Copier {
     }
 
     /// Whether the records up to `count`, which lies at `base`, are only missing because retention
-    /// removed them on the target: they are as many as the offsets. They count as stored then.
+    /// or the cleaner removed them on the target: they are as many as the offsets. They count as
+    /// stored then.
     fn found_trimmed(&mut self, tail: &Tail, count: u64, base: TargetOffset) -> bool {
         let end = self.map.target_end();
-        if tail.log_start <= end || base.since(end) != count - self.map.acknowledged() {
+        let missing = count - self.map.acknowledged();
+        let trimmed = tail.log_start > end && base.since(end) == missing;
+        if !trimmed && !is_cleaned(tail, end, base, missing) {
             return false;
         }
         if !self.recovering {
@@ -421,4 +426,11 @@ impl Copier {
         self.plan_anew();
         self.require_store();
     }
+}
+
+/// Whether the cleaner took exactly `missing` offsets between `from` and `base`. A log grows without
+/// holes: what is missing in front of a batch because it was lost or refused leaves none.
+fn is_cleaned(tail: &Tail, from: TargetOffset, base: TargetOffset, missing: u64) -> bool {
+    base.since(from) == missing
+        && !tail.batches.iter().any(|batch| batch.next > from && batch.base < base)
 }

@@ -27,8 +27,8 @@
 //! - A leader that forgot the producer (idle, or records older than `producer.id.expiration.ms`)
 //!   takes any sequence. A packet of a lost connection that it comes to after the look is stored
 //!   twice then, and one that is refused in front of others leaves them stored without it. Whoever
-//!   runs a copier bounds how late that can be: an owner gives up what is unanswered when its lease
-//!   ends, and the next one waits for that end before it sends to a leader without such memory. What
+//!   runs a copier bounds how late that can be: while packets may be late ([`Copier::strays`]) only
+//!   young batches are sent ([`Copier::send_only_since`]), which no leader forgets in that time. What
 //!   is left is a packet that a network or a broker holds back for longer than that and delivers
 //!   after all, and a machine whose clocks stood still with it. No fence closes that: a raised epoch
 //!   (by a batch, or by a marker) is forgotten together with the producer.
@@ -217,6 +217,10 @@ pub struct Copier {
     queue_bytes: usize,
     /// Tickets of batches that a stop gave up while their answers were due.
     given_up: Vec<u64>,
+    /// How often batches were left on their way without an answer.
+    strays: u64,
+    /// A batch whose newest record is older than this is not sent.
+    sends_since: Option<i64>,
     /// The map holds runs that a former owner planned, or that a stop gave up; the tail decides how
     /// far they were used.
     recovering: bool,
@@ -269,6 +273,7 @@ impl Copier {
         let mut copier = Self::with(setup, producer, map, position.start, position.origin);
         copier.recovering = true;
         copier.unproven = true;
+        copier.strays = 1;
         copier.durable = durable;
         copier.target_epoch = position.target_epochs.last().map_or(-1, |&(epoch, _)| epoch);
         copier.fetch_epoch = position.source_epoch;
@@ -296,6 +301,8 @@ impl Copier {
             sent: 0,
             queue_bytes: 0,
             given_up: Vec::new(),
+            strays: 0,
+            sends_since: None,
             recovering: false,
             former: VecDeque::new(),
             unproven: false,

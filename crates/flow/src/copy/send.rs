@@ -47,6 +47,9 @@ impl Copier {
         if next.runs_needed > self.durable.runs() {
             return None;
         }
+        if self.sends_since.is_some_and(|since| next.content.newest_ms() < since) {
+            return None;
+        }
         if next.outgoing.is_none() {
             self.merge_small();
         }
@@ -72,6 +75,18 @@ impl Copier {
     /// Whether [`Copier::next_send`] would give a batch once the state is durable, or does now.
     pub fn has_unsent(&self) -> bool {
         self.phase == Phase::Copy && self.pending.len() > self.sent
+    }
+
+    /// How often batches were left on their way that nobody will answer: of a lost connection, and of
+    /// a former owner. A look finds them once they have arrived, and not before.
+    pub fn strays(&self) -> u64 {
+        self.strays
+    }
+
+    /// Sends only batches with a record of this time or a later one, for as long as older ones must
+    /// wait: a leader may forget our producer with them, and take a late packet for something new.
+    pub fn send_only_since(&mut self, newest_ms: Option<i64>) {
+        self.sends_since = newest_ms;
     }
 
     /// Batches that are sent and not acknowledged.
@@ -180,6 +195,8 @@ impl Copier {
     /// The connection is gone: what was sent on it is unclear. Where nothing was, the leader may
     /// come back without what it acknowledged.
     pub fn lost(&mut self) {
+        let unanswered = self.pending.iter().take(self.sent).any(|pending| !pending.settled);
+        self.strays += u64::from(unanswered || !self.given_up.is_empty());
         self.given_up.clear();
         for pending in self.pending.iter_mut().take(self.sent) {
             pending.settled = true;
@@ -310,6 +327,16 @@ impl Content {
         match self {
             Self::Pass(batch) => batch.head().codec().ok(),
             Self::Records(_, codec) => Some(*codec),
+        }
+    }
+
+    /// The time of its newest record.
+    fn newest_ms(&self) -> i64 {
+        match self {
+            Self::Pass(batch) => batch.head().max_timestamp,
+            Self::Records(records, _) => {
+                records.iter().map(|record| record.timestamp).max().unwrap_or(-1)
+            }
         }
     }
 

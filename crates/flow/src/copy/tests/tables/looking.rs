@@ -257,6 +257,33 @@ fn batches_under_way_that_retention_removed_count_as_copied() {
 }
 
 #[test]
+fn what_the_cleaner_took_in_front_of_our_batches_counts_as_copied() {
+    // Offsets 4 and 5 are gone, and the log goes on behind.
+    let holes =
+        || Tail { agreed: TargetOffset(4), batches: vec![ours(6, 6, 2)], ..tail(8, Some(7)) };
+    let mut found = restored();
+    assert!(look(&mut found, &holes()).resumed);
+    let mut waiting = under_way(2);
+    waiting.lost();
+    assert!(look(&mut waiting, &holes()).resumed);
+    for copier in [found, waiting] {
+        assert_eq!(copier.map().acknowledged(), 8);
+        assert_eq!(copier.map().translate(SourceOffset(6)).offset(), Some(TargetOffset(6)));
+    }
+    // What is acknowledged is no less there for its holes.
+    let mut copier = under_way(5);
+    copier.look_first();
+    let last = Tail { batches: vec![ours(8, 8, 2)], log_end: TargetOffset(10), ..holes() };
+    assert_eq!(look(&mut copier, &last).lost, None);
+    // Where something lies in the hole, or it is of another length, nothing says that it was ours.
+    for batches in [vec![foreign(4, 1), ours(6, 6, 2)], vec![ours(5, 6, 2)]] {
+        let mut copier = restored();
+        look(&mut copier, &Tail { batches, ..holes() });
+        assert_eq!(stop_of(&copier).0, Code::TargetTruncated);
+    }
+}
+
+#[test]
 fn nothing_is_stored_before_the_target_was_looked_at() {
     let mut copier = Copier::new(setup(unmerged()), PRODUCER, SourceOffset(0), TargetOffset(0));
     assert!(copier.take_state().is_none());

@@ -149,3 +149,30 @@ fn a_batch_behind_a_hole_waits_for_the_state() {
     store(&mut copier);
     assert!(copier.next_send().is_some());
 }
+
+#[test]
+fn while_packets_may_be_late_only_young_batches_are_sent() {
+    let mut copier = copier(unmerged());
+    fetch(&mut copier, &[dense(0, 2), dense(2, 2), dense(4, 2)]);
+    assert_eq!(copier.strays(), 0);
+    send(&mut copier);
+    copier.lost();
+    assert_eq!(copier.strays(), 1);
+    copier.lost();
+    assert_eq!(copier.strays(), 1, "nothing was sent since");
+    // The newest record of the first batch is one too old.
+    copier.send_only_since(Some(TIME + 2));
+    look(&mut copier, &tail(0, None));
+    assert!(copier.next_send().is_none() && copier.has_unsent());
+    copier.send_only_since(Some(TIME + 1));
+    let sending = copier.next_send().expect("it is young enough");
+    copier.answered(sending.ticket, Answer::Stored { base: TargetOffset(0) });
+    copier.send_only_since(Some(i64::MAX));
+    assert!(copier.next_send().is_none());
+    copier.send_only_since(None);
+    assert_eq!(copier.next_send().map(|sending| sending.ticket), Some(2));
+    // What a stop gave up is on its way, too.
+    copier.stop(Stop { code: Code::SourceGap, reason: String::new(), range: None, passing: false });
+    copier.lost();
+    assert_eq!(copier.strays(), 2);
+}
