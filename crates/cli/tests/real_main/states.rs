@@ -23,6 +23,10 @@ pub(crate) fn held_back() -> TestResult {
     let small = [("max.message.bytes", "2000")];
     shell.create_topic(&world, "hello.st-large", 1, 1, &small)?;
 
+    // One whose settings nobody may read from the beginning.
+    shell.create_topic(&hello, "st-barred", 1, 1, &[])?;
+    shell.allow_only(&hello, &["--topic", "st-barred"], &["Describe", "Read"])?;
+    commit(shell, &hello, "st-barred-app", "st-barred", 0)?;
     let mirror = Mirror::of_prefix(pair, "st-")?;
     let run = mirror.run_with(&["-X", "hello->world.sync.topic.configs.enabled=false"])?;
     setup::or_log(&run, until_equal(shell, (&hello, &world), &TOPICS, prefixed("hello")))?;
@@ -61,6 +65,9 @@ fn judged(pair: &Pair, mirror: &Mirror) -> Result {
     let found = both(mirror, "st-denied", "copy", "missing-permission")?;
     says(&found, "links", "READ on st-denied is missing")?;
     says(&found, "fix", "--operation Read --topic st-denied")?;
+
+    let found = both(mirror, "st-barred", "topic", "topic-missing-on-target")?;
+    says(&found, "links", "DESCRIBE_CONFIGS on st-barred is missing on the source")?;
 
     shell.delete_topic(&hello, "st-gone")?;
     let gone = ["--topic", "st-gone"];

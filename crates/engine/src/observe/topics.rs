@@ -16,7 +16,7 @@ use super::partitions::{Ends, Facts, is_lost};
 use super::tail::{self, OpenTransaction};
 use super::{
     FlowObservation, LOOKS_AT_ONCE, Observer, PartitionObservation, TopicObservation, code_of,
-    running, worst,
+    code_of_answer, running, worst,
 };
 use crate::commits::probe;
 use crate::decisions::Decisions;
@@ -25,6 +25,8 @@ use crate::state;
 
 /// Partitions whose first waiting record is looked at; the others' age is an estimate.
 const AGES_MAX: usize = 512;
+/// Topics that do not exist on the target of which the source is asked why.
+const UNMADE_MAX: usize = 512;
 /// Within this time a running mirror writes the state of what it has just taken up.
 const TAKEN_UP_WITHIN: Duration = Duration::from_millis(800);
 
@@ -63,6 +65,7 @@ impl Observer {
             }
         };
         let plan = self.plan(&source, &target, &known_topics(&stored));
+        let unmade = self.why_not_made(&plan).await;
         let bounds = self.target_bounds(&plan, found).await;
         let mut maps = match self.maps(pair, stored, &bounds, None).await {
             Ok(maps) => maps,
@@ -98,7 +101,7 @@ impl Observer {
         if let Err(error) = read {
             self.miss(found, false, "operators' decisions", &error);
         }
-        let sight = Sight { plan, ends, bounds, maps, close, decisions };
+        let sight = Sight { plan, unmade, ends, bounds, maps, close, decisions };
         self.put_topics(found, &sight);
         self.put_groups(found, &commits, &sight.maps, &sight.made_again());
     }
@@ -166,6 +169,30 @@ impl Observer {
             claimed: &BTreeMap::new(),
         };
         TopicFollower::new().plan(&seen, false)
+    }
+
+    /// What keeps topics from being made that are to be, as far as the source tells. A mirror is made
+    /// with the configs of its source, so they must be readable.
+    async fn why_not_made(&self, plan: &TopicPlan) -> BTreeMap<TopicName, String> {
+        let wanted = plan.create.iter().take(UNMADE_MAX).map(|creation| creation.source.clone());
+        let wanted: Vec<TopicName> = wanted.collect();
+        if wanted.is_empty() {
+            return BTreeMap::new();
+        }
+        // An answer that does not come is done without.
+        let told = self.source.describe_topic_configs(&wanted).await.unwrap_or_default();
+        let refused = told.into_iter().filter_map(|(topic, told)| Some((topic, told.err()?)));
+        refused
+            .map(|(topic, refusal)| {
+                let why = match code_of_answer(refusal.code) {
+                    Some(Code::MissingPermission) => {
+                        format!("DESCRIBE_CONFIGS on {topic} is missing on the source")
+                    }
+                    _ => format!("the configs of {topic} cannot be read on the source: {refusal}"),
+                };
+                (topic, why)
+            })
+            .collect()
     }
 
     async fn target_bounds(&self, plan: &TopicPlan, found: &mut FlowObservation) -> AllBounds {
@@ -341,6 +368,8 @@ impl Observer {
 /// Everything that was read about topics.
 struct Sight {
     plan: TopicPlan,
+    /// What keeps topics from being made, by their name on the source.
+    unmade: BTreeMap<TopicName, String>,
     ends: BTreeMap<TopicPartition, Result<Ends, ErrorCode>>,
     bounds: AllBounds,
     maps: Maps,
@@ -379,7 +408,8 @@ impl Sight {
             return Some(Standing::found(State::Stopped, verdict.code, reason));
         }
         if let Some(creation) = self.plan.create.iter().find(|one| one.source == *topic) {
-            let reason = format!("{} does not exist on the target yet", creation.target);
+            let why = self.unmade.get(topic).map(|why| format!(": {why}")).unwrap_or_default();
+            let reason = format!("{} does not exist on the target yet{why}", creation.target);
             return Some(Standing::found(State::Waiting, Code::TopicMissingOnTarget, reason));
         }
         let finding = self.plan.findings.iter().find(|finding| finding.topic == *topic)?;
