@@ -126,6 +126,28 @@ impl Connections {
     }
 }
 
+/// A request that must not arrive once nobody waits for its answer: given up, it takes its connection
+/// along.
+pub(crate) struct OnItsWay<'a>(Option<&'a Connection>);
+
+impl<'a> OnItsWay<'a> {
+    pub(crate) fn on(connection: &'a Connection) -> Self {
+        Self(Some(connection))
+    }
+
+    pub(crate) fn is_answered(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for OnItsWay<'_> {
+    fn drop(&mut self) {
+        if let Some(connection) = self.0 {
+            connection.close();
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -33,7 +33,7 @@ use twinlog_protocol::{ErrorCode, Remedy};
 use twinlog_types::{BrokerId, GroupId, LeaderEpoch, TopicName, TopicPartition};
 
 use crate::cluster::{Cluster, ask_on};
-use crate::connections::Purpose;
+use crate::connections::{OnItsWay, Purpose};
 use crate::error::ClientError;
 use crate::join::join_all;
 
@@ -271,6 +271,11 @@ impl Cluster {
     ///
     /// When the coordinator cannot be found or reached in time, and when the connection was lost
     /// while the commit was on its way ([`ClientError::is_unclear`]): read before committing again.
+    ///
+    /// # Cancellation
+    ///
+    /// Dropped before it is answered, the connection is closed: what the broker has not read by then is
+    /// not done any more.
     pub async fn commit_offsets(
         &self,
         group: &GroupId,
@@ -302,8 +307,10 @@ impl Cluster {
         let broker = self.coordinator(CoordinatorKind::Group, group.as_str()).await?;
         let address = self.address(broker).await?;
         let connection = self.inner.connections.shared(Purpose::Control, &address).await?;
-        let response =
-            ask_on(&connection, |version| offset_commit(group, offsets, version)).await?;
+        let on_its_way = OnItsWay::on(&connection);
+        let response = ask_on(&connection, |version| offset_commit(group, offsets, version)).await;
+        on_its_way.is_answered();
+        let response = response?;
         let mut told = BTreeMap::new();
         for topic in response.topics {
             let name = TopicName::from(topic.name.as_str());

@@ -90,12 +90,17 @@ pub(crate) async fn run(flow: Arc<Flow>, cell: Arc<Cell>) {
     flow.moved(&cell);
 }
 
-/// How many looks in a row brought nothing.
+/// How many looks in a row followed a batch that did not get there. Where nothing was sent the leader
+/// moved or a connection ended, which says nothing about what is sent next.
 fn fruitless(cell: &Cell) -> u32 {
-    let acknowledged = cell.copier.lock().map().acknowledged();
+    let (acknowledged, sent) = {
+        let copier = cell.copier.lock();
+        (copier.map().acknowledged(), copier.unacknowledged() > 0)
+    };
     let mut fruitless = cell.fruitless.lock();
     *fruitless = match *fruitless {
-        (streak, before) if before == acknowledged => (streak + 1, before),
+        (streak, before) if before == acknowledged && sent => (streak + 1, before),
+        (streak, before) if before == acknowledged => (streak, before),
         _ => (0, acknowledged),
     };
     fruitless.0

@@ -223,13 +223,32 @@ impl Simulation {
     /// waited for before another one is tried.
     async fn until_stored(&mut self) {
         let began = Instant::now();
-        while let Some(what) = self.not_stored() {
+        while let Some(what) = self.not_stored().or_else(|| self.not_in_ledger()) {
             if began.elapsed() > PATIENCE {
                 self.verdicts.note(Invariant::I9, Some(what));
                 return;
             }
             self.pass(Duration::from_millis(400)).await;
+            self.hear_all();
         }
+    }
+
+    /// A partition that stopped at a loss of the source which the stored ledger does not name.
+    fn not_in_ledger(&self) -> Option<String> {
+        let target = &self.world.target;
+        let shards = (0..target.partitions(STATE) as i32)
+            .map(|shard| target.records(STATE, shard, Isolation::ReadCommitted));
+        let stored: Vec<_> = shards.flat_map(|records| state_bytes::gaps(&records)).collect();
+        self.stops.iter().find_map(|(place, stop)| {
+            let (from, to) = stop.range.filter(|_| i1_loss::is_in_ledger(&stop.code))?;
+            let id = self.world.source.topic_id(&place.0)?.0;
+            let there = stored.iter().any(|gap| {
+                (gap.source_topic, gap.partition, gap.from, gap.to) == (id, place.1, from, to)
+            });
+            (!there).then(|| {
+                format!("{}-{}: the loss of {from} to {to} is not stored", place.0, place.1)
+            })
+        })
     }
 
     /// A partition whose stored position is behind its copy.

@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use twinlog_client::{ErrorCode, GroupKind};
 use twinlog_protocol::ApiKey;
@@ -109,6 +110,9 @@ async fn a_group_that_stays_without_coordinator_does_not_hold_the_others_for_lon
     assert!(began.elapsed().as_secs() < 5, "{:?}", began.elapsed());
 }
 
+/// In the place of a code: the coordinator says nothing.
+const NO_ANSWER: i16 = i16::MIN;
+
 /// A coordinator that answers commits with these codes, one request each; `None` ends the
 /// connection.
 fn committing(codes: &'static [Option<i16>]) -> std::sync::Arc<Fake> {
@@ -118,6 +122,9 @@ fn committing(codes: &'static [Option<i16>]) -> std::sync::Arc<Fake> {
         ApiKey::OffsetCommit => {
             let request: OffsetCommitRequest = call.request();
             let Some(code) = codes.next().copied().unwrap_or(Some(0)) else { return Reply::Close };
+            if code == NO_ANSWER {
+                return Reply::Silence;
+            }
             assert_eq!(request.generation_id_or_member_epoch, -1);
             assert_eq!((request.member_id.as_str(), request.group_instance_id), ("", None));
             let partitions = request.topics[0].partitions.iter().map(|partition| {
@@ -160,6 +167,19 @@ async fn a_commit_without_an_answer_is_not_repeated() {
     let error = commit(&fake).await.unwrap_err();
     assert!(error.is_unclear(), "{error}");
     assert_eq!(fake.calls(ApiKey::OffsetCommit).len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_commit_that_nobody_waits_for_any_more_takes_its_connection_along() {
+    let fake = committing(&[Some(NO_ANSWER), Some(0)]);
+    let cluster = fake.cluster();
+    let offsets = [(TopicPartition::new("orders", 0), 5, String::new())];
+    let group = GroupId::from("a1");
+    let first = cluster.commit_offsets(&group, &offsets);
+    tokio::time::timeout(Duration::from_secs(1), first).await.unwrap_err();
+    cluster.commit_offsets(&group, &offsets).await.unwrap();
+    let calls = fake.calls(ApiKey::OffsetCommit);
+    assert_ne!(calls[0].connection, calls[1].connection);
 }
 
 #[tokio::test(start_paused = true)]

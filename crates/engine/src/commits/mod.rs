@@ -159,6 +159,30 @@ impl Commits {
         Some(Ok(commits.collect()))
     }
 
+    /// When the last poll was asked that told this commit; see [`SourceCommits::asked_ms`]. Long ago
+    /// where another one counts by now.
+    pub(crate) fn asked_ms(
+        &self,
+        group: &GroupId,
+        tp: &TopicPartition,
+        offset: SourceOffset,
+    ) -> i64 {
+        self.view.lock().asked_ms(group, tp, offset).unwrap_or_default()
+    }
+
+    /// These commits are behind what is known of them: a poll is to say so once more.
+    pub(crate) fn want(&self, wanted: &[(GroupId, TopicPartition)], now_ms: i64) {
+        if wanted.is_empty() {
+            return;
+        }
+        let mut view = self.view.lock();
+        for (group, tp) in wanted {
+            view.want(group, tp, now_ms);
+        }
+        drop(view);
+        self.poll.notify_one();
+    }
+
     /// Lets [`news`](Self::news) return although nothing changed here.
     pub(crate) fn wake(&self) {
         self.news.notify_one();

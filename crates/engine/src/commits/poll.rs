@@ -105,6 +105,7 @@ async fn ask(flow: &Flow, commits: &Commits, groups: &[GroupId]) -> Result<(), C
     for (group, answer) in answers {
         match answer {
             Err(code) => {
+                commits.view.lock().unread(&group, now_ms);
                 if commits.unread.lock().insert(group.clone(), code) != Some(code) {
                     changed.push(group);
                 }

@@ -163,7 +163,8 @@ impl Rounds {
         }
         let groups: Vec<GroupId> = sources.keys().cloned().collect();
         let targets = self.targets.read(flow, &groups).await?;
-        let written = writing::write(flow, &mut self.writer, &sources, &targets).await;
+        let written =
+            writing::write(flow, &mut self.writer, &self.commits, (&sources, &targets)).await;
         let now_ms = flow.now_ms();
         for group in &written.groups {
             self.pace.wrote(group, now_ms);

@@ -28,6 +28,8 @@ pub(super) struct TargetGroups {
 pub(super) struct Targets {
     commits: ReadCommits,
     listed: Arc<BTreeMap<GroupId, GroupListing>>,
+    /// When they were asked for.
+    asked_ms: i64,
 }
 
 impl TargetGroups {
@@ -40,6 +42,7 @@ impl TargetGroups {
         if !flow.config.sync_group_offsets_enabled {
             return Ok(Targets::default());
         }
+        let asked_ms = flow.now_ms();
         let fresh = self.at.is_some_and(|at| at.elapsed() < LISTED_FOR);
         let listing =
             async { if fresh { Ok(None) } else { flow.target.list_groups().await.map(Some) } };
@@ -50,7 +53,7 @@ impl TargetGroups {
             self.at = Some(Instant::now());
         }
         flow.target_reached();
-        Ok(Targets { commits: commits?, listed: self.listed.clone() })
+        Ok(Targets { commits: commits?, listed: self.listed.clone(), asked_ms })
     }
 }
 
@@ -62,6 +65,11 @@ impl Targets {
             Some(Err(code)) => Err(*code),
             None => Ok(&[]),
         }
+    }
+
+    /// When this was asked for.
+    pub(super) fn asked_ms(&self) -> i64 {
+        self.asked_ms
     }
 
     /// Whether a group has members.

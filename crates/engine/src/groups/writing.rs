@@ -8,11 +8,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::Instant;
 use tracing::{debug, info, warn};
 use twinlog_client::{ClientError, CommittedOffset, ErrorCode, Topics};
 use twinlog_flow::Standing;
 use twinlog_flow::groups::{
-    GroupAction, GroupTracker, Reading, Rules, TargetGroup, is_written_back,
+    GroupAction, GroupTracker, PartitionPosition, Reading, Rules, TargetGroup, is_written_back,
 };
 use twinlog_offsets::state::PartitionKey;
 use twinlog_types::{
@@ -25,6 +26,7 @@ use super::targets::Targets;
 use super::wishes::Wished;
 use super::{Placed, ReadCommits, translate, unreadable};
 use crate::cell::Cell;
+use crate::commits::Commits;
 use crate::flow::Flow;
 use crate::parallel::in_parallel;
 
@@ -33,6 +35,10 @@ const COMMITS_AT_ONCE: usize = 32;
 
 /// The other groups of a round wait no longer for one whose coordinator is away.
 const COMMIT_PATIENCE: Duration = Duration::from_secs(3);
+
+/// Where a position stands is believed no longer than this: the target's own consumers may have moved
+/// it while this process was stopped, or its answers were on their way.
+const READ_FOR: Duration = Duration::from_secs(3);
 
 /// The writing side: what is remembered of all groups.
 pub(super) struct Writer {
@@ -126,8 +132,8 @@ impl Writer {
 pub(super) async fn write(
     flow: &Arc<Flow>,
     writer: &mut Writer,
-    sources: &ReadCommits,
-    targets: &Targets,
+    source: &Commits,
+    (sources, targets): (&ReadCommits, &Targets),
 ) -> Written {
     writer.wished.take_in(flow, &mut writer.tracker);
     let mut due = Vec::new();
@@ -149,7 +155,7 @@ pub(super) async fn write(
                 continue;
             }
         };
-        let positions = decide(flow, writer, group, commits, (target, targets));
+        let positions = decide(flow, writer, group, (commits, source), (target, targets));
         if !positions.is_empty() {
             due.push((group.clone(), positions));
         }
@@ -158,8 +164,12 @@ pub(super) async fn write(
     let mut open: BTreeMap<GroupId, usize> =
         due.iter().map(|(group, positions)| (group.clone(), positions.len())).collect();
     let due = journaled(flow, writer, due).await;
-    let due = unmoved(flow, writer, due).await;
-    for (group, positions, answer) in commit(flow, due).await {
+    let (due, read_at) = unmoved(flow, writer, due).await;
+    for (group, positions, answer) in commit(flow, due, read_at).await {
+        let Some(answer) = answer else {
+            give_up(writer, &group, &positions);
+            continue;
+        };
         if open.get(&group) == Some(&note(flow, writer, &group, &positions, answer)) {
             open.remove(&group);
         }
@@ -179,7 +189,7 @@ fn decide(
     flow: &Flow,
     writer: &mut Writer,
     group: &GroupId,
-    commits: &[CommittedOffset],
+    (commits, source): (&[CommittedOffset], &Commits),
     (target, targets): (&[CommittedOffset], &Targets),
 ) -> Vec<Due> {
     let on_target: BTreeMap<&TopicPartition, &CommittedOffset> =
@@ -187,6 +197,7 @@ fn decide(
     let target_group = targets.state(group);
     let mut due = Vec::new();
     let mut unread = None;
+    let mut doubted = Vec::new();
     for commit in commits.iter().filter(|commit| commit.offset >= 0) {
         let Some(cell) = flow.cells.get(&commit.tp) else { continue };
         if let Some(standing) = of_another_life(&cell) {
@@ -200,10 +211,15 @@ fn decide(
             continue;
         }
         let target = stands.map(|one| TargetOffset(one.offset)).filter(|offset| offset.0 >= 0);
-        let reading = read(flow, group, &cell, SourceOffset(commit.offset), (target, target_group));
+        let offset = SourceOffset(commit.offset);
+        let asked_ms = (source.asked_ms(group, &commit.tp, offset), targets.asked_ms());
+        let reading = read(flow, group, &cell, offset, (target, target_group), asked_ms);
         let Writer { tracker, journals, .. } = writer;
         journals.prepare(tracker, group, &commit.tp, &cell.key);
         let action = tracker.observe(group, &commit.tp, reading, flow.now_ms());
+        if tracker.position_of(group, &commit.tp).is_some_and(PartitionPosition::is_doubted) {
+            doubted.push((group.clone(), commit.tp.clone()));
+        }
         let (GroupAction::Commit(offset) | GroupAction::Renew(offset)) = action else { continue };
         due.push(Due {
             source: commit.tp.clone(),
@@ -215,6 +231,7 @@ fn decide(
             metadata: commit.metadata.clone(),
         });
     }
+    source.want(&doubted, flow.now_ms());
     if let Some(standing) = unread {
         writer.tracker.unreadable(group, standing, flow.now_ms());
     }
@@ -236,6 +253,7 @@ fn read(
     cell: &Cell,
     source: SourceOffset,
     (target, target_group): (Option<TargetOffset>, TargetGroup),
+    (source_asked_ms, target_asked_ms): (i64, i64),
 ) -> Reading {
     let copied_to = cell.copier.lock().map().copied_to();
     let Placed { translation, copied_end, loading } = translate(flow, cell, source);
@@ -243,9 +261,11 @@ fn read(
     let opposite = flow.opposite.as_deref();
     Reading {
         source: Some(source),
+        source_asked_ms,
         translation,
         copied_end,
         target,
+        target_asked_ms,
         target_group,
         loading,
         lost: cell.lost_from(source, copied_to),
@@ -280,19 +300,21 @@ async fn journaled(flow: &Flow, writer: &mut Writer, due: AllDue) -> AllDue {
     written
 }
 
-/// What is due and stands where it was read. Consumers of the target may have come and gone while
-/// the journal was written; brokers take any commit once a group is without members.
-async fn unmoved(flow: &Flow, writer: &mut Writer, due: AllDue) -> AllDue {
+/// What is due and stands where it was read, and when that was asked. Consumers of the target may have
+/// come and gone while the journal was written; brokers take any commit once a group is without
+/// members.
+async fn unmoved(flow: &Flow, writer: &mut Writer, due: AllDue) -> (AllDue, Instant) {
     let moving: Vec<GroupId> = due
         .iter()
         .filter(|(_, positions)| positions.iter().any(|one| one.moves))
         .map(|(group, _)| group.clone())
         .collect();
     if moving.is_empty() || planted(Planted::FailedLookupIsAbsent) {
-        return due;
+        return (due, Instant::now());
     }
-    let again = flow.target.fetch_offsets(&moving).await.unwrap_or_default();
     let alive = same_topics(flow, &due).await;
+    let read_at = Instant::now();
+    let again = flow.target.fetch_offsets(&moving).await.unwrap_or_default();
     let mut left = Vec::new();
     for (group, positions) in due {
         if !moving.contains(&group) {
@@ -318,7 +340,7 @@ async fn unmoved(flow: &Flow, writer: &mut Writer, due: AllDue) -> AllDue {
             left.push((group, still));
         }
     }
-    left
+    (left, read_at)
 }
 
 /// The ids of the source's topics now, where a position is to be taken back: a lower commit on a topic
@@ -341,20 +363,32 @@ fn give_up(writer: &mut Writer, group: &GroupId, positions: &[Due]) {
     }
 }
 
-/// Commits what is due, several groups at a time.
-async fn commit(flow: &Arc<Flow>, due: AllDue) -> Vec<(GroupId, Vec<Due>, Answer)> {
+/// Commits what is due, several groups at a time. Without an answer it was not sent, as it was read too
+/// long ago.
+async fn commit(
+    flow: &Arc<Flow>,
+    due: AllDue,
+    read_at: Instant,
+) -> Vec<(GroupId, Vec<Due>, Option<Answer>)> {
     let commits = due.into_iter().map(|(group, positions)| {
-        let target = flow.target.clone();
+        let flow = flow.clone();
         async move {
+            if read_at.elapsed() > READ_FOR {
+                return (group, positions, None);
+            }
             let request: Vec<_> = positions
                 .iter()
                 .map(|due| (due.target.clone(), due.offset.0, due.metadata.clone()))
                 .collect();
-            let commit = target.commit_offsets(&group, &request);
-            let answer = tokio::time::timeout(COMMIT_PATIENCE, commit).await;
-            let late = |_| Err(ClientError::Timeout { what: format!("OffsetCommit of {group}") });
-            let answer = answer.unwrap_or_else(late);
-            (group, positions, answer)
+            let late = |what: String| Err(ClientError::Timeout { what });
+            // Given up, it is not sent any more: positions move meanwhile.
+            let answer = tokio::select! {
+                biased;
+                () = flow.tenure.over() => late("the renewal of the lease".into()),
+                answer = flow.target.commit_offsets(&group, &request) => answer,
+                () = tokio::time::sleep(COMMIT_PATIENCE) => late(format!("OffsetCommit of {group}")),
+            };
+            (group, positions, Some(answer))
         }
     });
     in_parallel(COMMITS_AT_ONCE, commits.collect()).await

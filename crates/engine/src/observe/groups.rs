@@ -217,9 +217,11 @@ impl Observer {
         let opposite = self.opposite.as_deref();
         let reading = Reading {
             source: Some(source),
+            source_asked_ms: look.now_ms,
             translation,
             copied_end: mapped.map(|mapped| mapped.map.target_end()),
             target: committed_target.map(TargetOffset),
+            target_asked_ms: look.now_ms,
             target_group: look.target_group,
             loading: false,
             lost,
@@ -334,9 +336,11 @@ mod tests {
     fn reading(target: Option<i64>) -> Reading {
         Reading {
             source: Some(SourceOffset(100)),
+            source_asked_ms: 0,
             translation: Translation::Exact(TargetOffset(87)),
             copied_end: Some(TargetOffset(90)),
             target: target.map(TargetOffset),
+            target_asked_ms: 0,
             target_group: TargetGroup::Empty,
             loading: false,
             lost: 0,

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use twinlog_embedded::{GroupKind, NewRecord};
+use tokio::time::Instant;
+use twinlog_embedded::{EmbeddedCluster, GroupKind, NewRecord};
 
 use crate::support::{World, until};
 
@@ -80,5 +81,77 @@ async fn a_group_with_live_members_and_one_that_is_ahead_are_left_alone() {
     .await;
     assert_eq!(world.committed_on_target("ahead", "tx", 0), Some(120));
     assert_eq!(world.committed_on_target("live", "tx", 0), Some(3));
+    engine.shutdown().await;
+}
+
+/// A mirror with `g` at 10 on both sides and then, without anybody who copies, at 50 on the source and
+/// at `stands` on the target.
+async fn left_alone(seed: u64, stands: Option<i64>) -> World {
+    let world = World::new(seed, 3);
+    world.source.create_topic("orders", 1, &[]).unwrap();
+    world.source.append("orders", 0, &numbered(0, 100)).unwrap();
+    world.source.commit_offset("g", "orders", 0, 10).unwrap();
+    let engine = world.start();
+    world.until_equal(&BTreeMap::from([("orders".to_owned(), 1)])).await;
+    stands_at(&world, 10).await;
+    if stands.is_none() {
+        world.source.commit_offset("g", "orders", 0, 50).unwrap();
+        stands_at(&world, 50).await;
+    }
+    engine.shutdown().await;
+    if let Some(stands) = stands {
+        world.source.commit_offset("g", "orders", 0, 50).unwrap();
+        world.target.commit_offset("g", "hello.orders", 0, stands).unwrap();
+    }
+    world
+}
+
+async fn stands_at(world: &World, at: i64) {
+    until("the group is there", || {
+        let stands = world.committed_on_target("g", "orders", 0);
+        (stands != Some(at)).then(|| format!("{stands:?}"))
+    })
+    .await;
+}
+
+/// The group's coordinator dies; the new one answers an older commit at first.
+async fn move_coordinator(cluster: &EmbeddedCluster) {
+    let old = cluster.group_coordinator("g");
+    cluster.kill_broker(old);
+    until("there is another one", || (cluster.group_coordinator("g") == old).then(String::new))
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_process_takes_no_older_answer_of_the_sources_coordinator_for_a_rewind() {
+    let world = left_alone(71, None).await;
+    move_coordinator(&world.source).await;
+    let engine = world.start();
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(20) {
+        let stands = world.committed_on_target("g", "orders", 0);
+        assert_eq!(stands, Some(50), "after {:?}", began.elapsed());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    // One that is none is followed.
+    world.source.commit_offset("g", "orders", 0, 20).unwrap();
+    stands_at(&world, 20).await;
+    engine.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_process_moves_nothing_on_an_older_answer_of_the_targets_coordinator() {
+    // Its consumers had read on to 60, which a new coordinator does not know at first.
+    let world = left_alone(72, Some(60)).await;
+    move_coordinator(&world.target).await;
+    let engine = world.start();
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(20) {
+        let stands = world.committed_on_target("g", "orders", 0);
+        assert_eq!(stands, Some(60), "after {:?}", began.elapsed());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    world.source.commit_offset("g", "orders", 0, 70).unwrap();
+    stands_at(&world, 70).await;
     engine.shutdown().await;
 }

@@ -12,8 +12,8 @@ use crate::standing::Standing;
 pub struct Rules {
     /// `sync.group.offsets.enabled`.
     pub sync_enabled: bool,
-    /// How long after a lower source commit was first read a second reading confirms it; and how
-    /// long the target must have stood still before it is taken back.
+    /// How long after an older word of either side was first heard a second one, asked for then,
+    /// confirms it; and how long the target must have stood still before it is taken back.
     pub confirm_after_ms: i64,
     /// After how long a commit is written again although it did not change, so that it outlives
     /// the target's `offsets.retention.minutes`. `None`: never.
@@ -49,6 +49,8 @@ pub enum TargetGroup {
 pub struct Reading {
     /// What the group has committed on the source.
     pub source: Option<SourceOffset>,
+    /// When the answer was asked for that told so last, in milliseconds since 1970.
+    pub source_asked_ms: i64,
     /// Where that is on the target.
     pub translation: Translation<TargetOffset>,
     /// One past the last copied record, where anything was copied or the place of the first record
@@ -56,6 +58,8 @@ pub struct Reading {
     pub copied_end: Option<TargetOffset>,
     /// What the group has committed on the target.
     pub target: Option<TargetOffset>,
+    /// When that was asked for, in milliseconds since 1970.
+    pub target_asked_ms: i64,
     /// The group on the target.
     pub target_group: TargetGroup,
     /// The offset map is still being read, or the target's tail looked at: where the source's
@@ -67,6 +71,13 @@ pub struct Reading {
     pub both_directions: bool,
 }
 
+impl Reading {
+    /// Where the target stands. A stored -1 ("no offset", as some clients reset) is no position.
+    fn stands(&self) -> Option<TargetOffset> {
+        self.target.filter(|offset| offset.0 >= 0)
+    }
+}
+
 /// What is remembered of a group's position in a partition from one reading to the next.
 #[derive(Clone, Default, PartialEq, Eq, Hash, Debug)]
 pub struct History {
@@ -76,6 +87,10 @@ pub struct History {
     pub place: Option<TargetOffset>,
     /// A lower one, not confirmed yet, and when it was first read.
     pub lower: Option<(SourceOffset, i64)>,
+    /// Where the target stands, as far as its words are believed; `None`: none was yet.
+    pub stands: Option<Option<TargetOffset>>,
+    /// An older word of the target, or its first one: not believed yet, and when it was first heard.
+    pub older: Option<(Option<TargetOffset>, i64)>,
     /// Where the source stood before it was moved back, and its place on the target then; forgotten
     /// once it is there again, or followed.
     pub rewound_from: Option<(SourceOffset, Option<TargetOffset>)>,
@@ -98,6 +113,56 @@ impl History {
             journal,
             ..Self::default()
         }
+    }
+}
+
+/// Whether what a reading says of the target counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Belief {
+    /// It does.
+    Counts,
+    /// It is the first word, and nothing is moved on it.
+    First,
+    /// It is behind what was known before.
+    Older,
+}
+
+impl History {
+    /// Weighs what a reading says of the target. A coordinator that has just moved may first answer
+    /// an older commit, or none; whatever is moved on such a word is taken back from the target's own
+    /// consumers. So the first word of a position, and one that is behind the word before, count once
+    /// a second one, asked for later, says so too. Nobody has moved what a group has that does not
+    /// exist; and a place that an operator saw was read twice.
+    pub(super) fn believe(&mut self, rules: &Rules, reading: &Reading, now_ms: i64) -> Belief {
+        let target = reading.stands();
+        let new = target.is_none() && reading.target_group == TargetGroup::Absent;
+        let counts = match self.stands {
+            None => new,
+            Some(known) => target >= known,
+        };
+        let seen_by_operator = target.is_some() && self.overwrite == target;
+        if counts || seen_by_operator || self.is_second_word(rules, reading, now_ms) {
+            self.stands_at(target);
+            return Belief::Counts;
+        }
+        if self.stands.is_none() { Belief::First } else { Belief::Older }
+    }
+
+    fn is_second_word(&mut self, rules: &Rules, reading: &Reading, now_ms: i64) -> bool {
+        let target = reading.stands();
+        let (lowest, first_ms) = *self.older.get_or_insert((target, now_ms));
+        if now_ms < first_ms || target < lowest {
+            // The clock stepped back, or this one was not read before: from here on.
+            self.older = Some((target, now_ms));
+            return false;
+        }
+        reading.target_asked_ms.saturating_sub(first_ms) >= rules.confirm_after_ms
+    }
+
+    /// The target certainly stands here.
+    pub(super) fn stands_at(&mut self, target: Option<TargetOffset>) {
+        self.stands = Some(target);
+        self.older = None;
     }
 }
 
@@ -140,13 +205,12 @@ pub fn decide(
     reading: &Reading,
     now_ms: i64,
 ) -> Decision {
-    // A stored -1 ("no offset", as some clients reset) is no position.
-    let target = reading.target.filter(|offset| offset.0 >= 0);
+    let target = reading.stands();
     see_target(history, reading, target, now_ms);
     let Some(source) = reading.source.filter(|offset| offset.0 >= 0) else {
         return Decision::keep(without_commit(history));
     };
-    if !accept(rules, history, source, now_ms) {
+    if !accept(rules, history, source, reading.source_asked_ms, now_ms) {
         return Decision { action: GroupAction::Keep, standing: None };
     }
     if reading.both_directions {
@@ -192,8 +256,14 @@ fn see_target(history: &mut History, reading: &Reading, target: Option<TargetOff
         .then(|| history.idle_since_ms.map_or(now_ms, |since| since.min(now_ms)));
 }
 
-/// Whether `source` counts; notes rewinds.
-fn accept(rules: &Rules, history: &mut History, source: SourceOffset, now_ms: i64) -> bool {
+/// Whether `source` counts, which was last asked for at `asked_ms`; notes rewinds.
+fn accept(
+    rules: &Rules,
+    history: &mut History,
+    source: SourceOffset,
+    asked_ms: i64,
+    now_ms: i64,
+) -> bool {
     if let Some(last) = history.source
         && source < last
     {
@@ -203,7 +273,8 @@ fn accept(rules: &Rules, history: &mut History, source: SourceOffset, now_ms: i6
             history.lower = Some((source, now_ms));
             return false;
         }
-        if now_ms - first_ms < rules.confirm_after_ms {
+        // An answer that was under way all the time is no second one.
+        if asked_ms.saturating_sub(first_ms) < rules.confirm_after_ms {
             return false;
         }
         history.rewound_from = history.rewound_from.max(Some((last, history.place)));

@@ -11,7 +11,7 @@
 //!
 //! 1. A commit counts at once when it is not behind the one before. A lower one, and that one is
 //!    gone, count once a poll that was asked [`SourceCommits::CONFIRM_AFTER_MS`] after the first
-//!    sign of it says so too.
+//!    sign of it was heard says so too. How long an answer was under way tells nothing.
 //! 2. A poll never takes back what the log has told since it was asked.
 //! 3. A group is complete only after a poll: nothing is concluded from the log's tail alone.
 //! 4. A commit on a topic that was made again is no step back.
@@ -63,6 +63,10 @@ struct Entry {
     told: u64,
     /// Since when a lower commit, or none, is said.
     doubt_ms: Option<i64>,
+    /// When the last poll was asked whose answer counts.
+    asked_ms: i64,
+    /// Since when somebody wants a poll to say so once more.
+    wanted_ms: Option<i64>,
     /// Since when a poll is ahead of the log.
     ahead_ms: Option<i64>,
 }
@@ -139,6 +143,28 @@ impl SourceCommits {
         Some(group.partitions.iter().filter_map(|(tp, entry)| Some((tp, entry.commit.as_ref()?))))
     }
 
+    /// When the last poll was asked that told this commit, or one before it, in milliseconds since
+    /// 1970; `None` where another one counts by now. The log's words may be old: they do not count.
+    pub fn asked_ms(
+        &self,
+        group: &GroupId,
+        tp: &TopicPartition,
+        offset: SourceOffset,
+    ) -> Option<i64> {
+        let entry = self.groups.get(group)?.partitions.get(tp)?;
+        (entry.commit.as_ref()?.offset == offset).then_some(entry.asked_ms)
+    }
+
+    /// Whoever knows of a later commit than the one that counts wants to hear of it from a poll that
+    /// is asked [`CONFIRM_AFTER_MS`](Self::CONFIRM_AFTER_MS) from now.
+    pub fn want(&mut self, group: &GroupId, tp: &TopicPartition, now_ms: i64) {
+        let found = self.groups.get_mut(group).and_then(|group| group.partitions.get_mut(tp));
+        if let Some(entry) = found {
+            entry.wanted_ms = Some(entry.wanted_ms.map_or(now_ms, |since| since.min(now_ms)));
+            self.weigh(group);
+        }
+    }
+
     /// To be called before a poll is asked.
     pub fn ask(&self, now_ms: i64) -> Asked {
         Asked { told: self.told, at_ms: now_ms }
@@ -201,10 +227,18 @@ impl SourceCommits {
         let Some(found) = self.groups.get_mut(group) else { return Outcome::default() };
         let mut outcome = Outcome { changed: !found.complete, missed_by_log: 0 };
         let first = !std::mem::replace(&mut found.complete, true);
+        for entry in found.partitions.values_mut() {
+            entry.wanted_ms.take_if(|since| asked.at_ms - *since >= Self::CONFIRM_AFTER_MS);
+        }
         let mut present = BTreeSet::new();
         for (tp, told) in answer {
             present.insert(tp.clone());
-            let Polled::Commit(commit) = told else { continue };
+            let Polled::Commit(commit) = told else {
+                if let Some(entry) = found.partitions.get_mut(&tp) {
+                    entry.wait_again(now_ms);
+                }
+                continue;
+            };
             let entry = found.partitions.entry(tp).or_default();
             if entry.ahead_ms.is_some_and(|since| now_ms - since >= Self::LOG_LATE_MS) {
                 outcome.missed_by_log += 1;
@@ -215,10 +249,14 @@ impl SourceCommits {
             }
             let step = entry.commit.as_ref().map_or(Step::Forward, |known| known.step(&commit));
             match step {
-                Step::None => entry.doubt_ms = None,
-                Step::Back if !entry.confirmed(asked) => entry.doubt(asked),
+                Step::None => {
+                    entry.doubt_ms = None;
+                    entry.asked_ms = asked.at_ms;
+                }
+                Step::Back if !entry.confirmed(asked) => entry.doubt(now_ms),
                 Step::Forward | Step::Back => {
                     entry.doubt_ms = None;
+                    entry.asked_ms = asked.at_ms;
                     if !first && step == Step::Forward {
                         entry.ahead_ms.get_or_insert(now_ms);
                     }
@@ -236,12 +274,21 @@ impl SourceCommits {
                 *entry = Entry::default();
                 outcome.changed = true;
             } else {
-                entry.doubt(asked);
+                entry.doubt(now_ms);
             }
         }
         found.partitions.retain(|tp, entry| entry.commit.is_some() || present.contains(tp));
         self.weigh(group);
         outcome
+    }
+
+    /// A poll could not read a group: what was to be settled is asked for again a while later.
+    pub fn unread(&mut self, group: &GroupId, now_ms: i64) {
+        let found = self.groups.get_mut(group);
+        for entry in found.into_iter().flat_map(|group| group.partitions.values_mut()) {
+            entry.wait_again(now_ms);
+        }
+        self.weigh(group);
     }
 
     /// A record of the log: a commit, or with `None` that there is none any more. Answers whether a
@@ -255,11 +302,10 @@ impl SourceCommits {
     ) -> bool {
         let Some(found) = self.groups.get_mut(group) else { return false };
         self.told += 1;
-        let asked = Asked { told: self.told, at_ms: now_ms };
         let Some(commit) = commit else {
             if let Some(entry) = found.partitions.get_mut(tp) {
                 entry.ahead_ms = None;
-                entry.doubt(asked);
+                entry.doubt(now_ms);
                 self.weigh(group);
             }
             return false;
@@ -272,7 +318,7 @@ impl SourceCommits {
         let step = entry.commit.as_ref().map_or(Step::Forward, |known| known.step(&commit));
         match step {
             Step::Back => {
-                entry.doubt(asked);
+                entry.doubt(now_ms);
                 self.weigh(group);
                 return false;
             }
@@ -292,7 +338,8 @@ impl SourceCommits {
     /// Keeps the group's place among the doubts.
     fn weigh(&mut self, group: &GroupId) {
         let partitions = self.groups.get(group).map(|group| group.partitions.values());
-        let since = partitions.into_iter().flatten().filter_map(|entry| entry.doubt_ms).min();
+        let entries = partitions.into_iter().flatten();
+        let since = entries.flat_map(|entry| [entry.doubt_ms, entry.wanted_ms]).flatten().min();
         match since {
             Some(since) => drop(self.doubts.insert(group.clone(), since)),
             None => drop(self.doubts.remove(group)),
@@ -324,10 +371,18 @@ impl SourceCommit {
 }
 
 impl Entry {
-    fn doubt(&mut self, asked: Asked) {
-        let since = self.doubt_ms.get_or_insert(asked.at_ms);
+    /// Something that is to be confirmed was heard now.
+    fn doubt(&mut self, now_ms: i64) {
+        let since = self.doubt_ms.get_or_insert(now_ms);
         // The clock stepped back: from here on.
-        *since = asked.at_ms.min(*since);
+        *since = now_ms.min(*since);
+    }
+
+    /// Nothing was learnt: a doubt waits from here on.
+    fn wait_again(&mut self, now_ms: i64) {
+        for since in [&mut self.doubt_ms, &mut self.wanted_ms] {
+            *since = since.map(|_| now_ms);
+        }
     }
 
     /// Whether a poll that was asked then settles the doubt.

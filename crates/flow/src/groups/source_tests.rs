@@ -120,6 +120,42 @@ fn a_step_back_counts_when_a_poll_a_second_later_says_so_too() {
 }
 
 #[test]
+fn how_long_an_older_answer_was_under_way_confirms_nothing() {
+    let mut scene = Scene::new();
+    scene.poll(Some(965), 0);
+    // Asked long before it was heard, as by a process that stood still.
+    let asked = scene.0.ask(1_000);
+    scene.answer(Some(964), asked, 21_000);
+    assert!(!scene.poll(Some(964), 21_100).changed, "the same moment's answer");
+    assert_eq!(scene.counts(), Some(vec![965]));
+    assert!(scene.poll(Some(964), 22_000).changed);
+}
+
+#[test]
+fn whoever_knows_of_a_later_commit_hears_from_a_poll_that_is_asked_later() {
+    let mut scene = Scene::new();
+    let asked_ms = |scene: &Scene| scene.0.asked_ms(&scene.1, &tp(0), SourceOffset(6));
+    scene.poll(Some(5), 0);
+    scene.0.want(&scene.1, &tp(0), 10);
+    assert_eq!(asked_ms(&scene), None, "another one counts");
+    assert!(!scene.is_doubted(1_009) && scene.is_doubted(1_010));
+    // The log goes on, and may be old: it is no poll.
+    assert!(scene.log(Some(6), 1_100));
+    assert_eq!((asked_ms(&scene), scene.is_doubted(1_100)), (Some(0), true));
+    scene.poll(Some(6), 1_200);
+    assert_eq!((asked_ms(&scene), scene.0.next_doubt_ms()), (Some(1_200), None));
+    // What cannot be read is not asked for all the time.
+    let group = scene.1.clone();
+    scene.0.want(&group, &tp(0), 2_000);
+    scene.0.unread(&group, 3_000);
+    assert_eq!(scene.0.next_doubt_ms(), Some(4_000));
+    let asked = scene.0.ask(4_000);
+    scene.0.want(&group, &tp(0), 3_500);
+    scene.0.polled(&group, [(tp(0), Polled::Unsettled)], asked, 4_001);
+    assert_eq!(scene.0.next_doubt_ms(), None, "the poll was asked: whoever still wants asks again");
+}
+
+#[test]
 fn a_group_that_commits_all_the_time_behind_its_old_place_is_confirmed_all_the_same() {
     let mut scene = Scene::new();
     scene.poll(Some(900), 0);

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use twinlog_offsets::state::{GroupJournal, Placed};
 use twinlog_types::{Code, GroupId, SourceOffset, State, TargetOffset, TopicPartition};
 
-use super::decide::{Decision, GroupAction, History, Reading, Rules, decide};
+use super::decide::{Belief, Decision, GroupAction, History, Reading, Rules, decide};
 use super::selection::GroupSelection;
 use crate::standing::Standing;
 
@@ -41,6 +41,11 @@ impl PartitionPosition {
     /// What we committed, as the journal must have it.
     pub fn journal(&self) -> &GroupJournal {
         &self.history.journal
+    }
+
+    /// Whether the source's commit is behind the one before, and waits for a second word.
+    pub fn is_doubted(&self) -> bool {
+        self.history.lower.is_some()
     }
 
     /// Whether the last reading counts, so that a checkpoint may be written of it.
@@ -147,9 +152,16 @@ impl GroupTracker {
             None => group.seeds.remove(partition).unwrap_or_default(),
         };
         let before = history.journal.clone();
-        let Decision { action, standing } = decide(&rules, name, &mut history, &reading, now_ms);
-        let settled = settle_overwrite(&mut history, &reading, action);
-        self.overwritten.extend(settled.map(|what| (name.clone(), partition.clone(), what)));
+        let belief = history.believe(&rules, &reading, now_ms);
+        let mut decision = decide(&rules, name, &mut history, &reading, now_ms);
+        if belief != Belief::Counts {
+            decision = unbelieved(belief, decision);
+        }
+        let Decision { action, standing } = decision;
+        if belief == Belief::Counts {
+            let settled = settle_overwrite(&mut history, &reading, action);
+            self.overwritten.extend(settled.map(|what| (name.clone(), partition.clone(), what)));
+        }
         let first = || Standing::because(State::CatchingUp, "not committed on the target yet");
         let position =
             group.partitions.entry(partition.clone()).or_insert_with(|| PartitionPosition {
@@ -199,6 +211,7 @@ impl GroupTracker {
         let mut overwritten = None;
         if moves {
             history.journal.settle(placed);
+            history.stands_at(Some(offset));
             history.rewound_from = None;
             history.idle_since_ms = None;
             overwritten = history.overwrite.take();
@@ -386,6 +399,7 @@ impl GroupTracker {
             {
                 let mut history = history.clone();
                 history.lower = history.lower.map(|(offset, ms)| (offset, ago(ms)));
+                history.older = history.older.map(|(offset, ms)| (offset, ago(ms)));
                 history.idle_since_ms = history.idle_since_ms.map(ago);
                 history.journal.written_ms = 0;
                 text = format!("{text}{history:?} {pending}");
@@ -405,6 +419,14 @@ impl GroupTracker {
     ) -> Option<&mut PartitionPosition> {
         self.groups.get_mut(group)?.partitions.get_mut(partition)
     }
+}
+
+/// A word of the target that is not believed yet moves nothing. What it tells against us counts all the
+/// same: that somebody else may have moved the position.
+fn unbelieved(belief: Belief, decision: Decision) -> Decision {
+    let waits = belief == Belief::Older || matches!(decision.action, GroupAction::Commit(_));
+    let standing = decision.standing.filter(|_| !waits);
+    Decision { action: GroupAction::Keep, standing }
 }
 
 /// What a reading says of an operator's decision, where that settles it.

@@ -9,6 +9,11 @@ use crate::oracle::{Mirror, SourceLog, Written};
 const GAP: &str = "source-gap";
 const TRUNCATED: &str = "source-truncated";
 
+/// Whether a stop for this reason must be in the stored ledger.
+pub fn is_in_ledger(code: &str) -> bool {
+    [GAP, TRUNCATED].contains(&code)
+}
+
 /// The first record that is missing and that nobody has accounted for. `start` is where the product
 /// says that it began to read; it may skip only what was deleted by then.
 pub fn unaccounted(
@@ -18,7 +23,7 @@ pub fn unaccounted(
     start: i64,
 ) -> Option<String> {
     let newest = newest_of_keys(log);
-    let stop = stop.filter(|stop| [GAP, TRUNCATED].contains(&stop.code.as_str()));
+    let stop = stop.filter(|stop| is_in_ledger(&stop.code));
     let lost_from = stop.and_then(|stop| stop.range);
     let start = start.min(log.start);
     let missing = log.expected().find(|record| {

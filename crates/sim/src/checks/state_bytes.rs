@@ -6,6 +6,7 @@
 use twinlog_embedded::Record;
 
 const POSITION: u8 = 1;
+const GAP: u8 = 3;
 const LEASE: u8 = 4;
 
 /// How far a partition is stored as copied.
@@ -23,6 +24,19 @@ pub struct Position {
     pub count: u64,
     /// The next source offset to copy.
     pub copied_to: i64,
+}
+
+/// A range of a partition that is stored as lost.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Gap {
+    /// The id of the topic that is read.
+    pub source_topic: [u8; 16],
+    /// Which partition.
+    pub partition: i32,
+    /// The first source offset that is lost.
+    pub from: i64,
+    /// The first one that is not.
+    pub to: i64,
 }
 
 /// Who says that they own the flow.
@@ -95,6 +109,24 @@ fn position(record: &Record) -> Option<Position> {
     let (start, _origin) = (value.signed()?, value.signed()?);
     let (count, copied_to) = (value.unsigned()?, value.signed()?);
     Some(Position { source_topic, target_topic, partition, start, count, copied_to })
+}
+
+/// The lost ranges among records of the state topic, in their order.
+pub fn gaps(records: &[Record]) -> Vec<Gap> {
+    records.iter().filter_map(gap).collect()
+}
+
+fn gap(record: &Record) -> Option<Gap> {
+    let mut key = Bytes(record.key.as_deref()?);
+    if (key.byte()?, key.byte()?) != (1, GAP) {
+        return None;
+    }
+    let (_source, _target) = (key.text()?, key.text()?);
+    let (source_topic, _target_topic) = (key.id()?, key.id()?);
+    let (_generation, partition) = (key.unsigned()?, key.signed()? as i32);
+    let mut value = Bytes(record.value.as_deref()?);
+    let (_version, from, to) = (value.byte()?, value.signed()?, value.signed()?);
+    Some(Gap { source_topic, partition, from, to })
 }
 
 /// The leases among records of the state topic, in their order.

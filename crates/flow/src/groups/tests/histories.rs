@@ -118,9 +118,11 @@ proptest! {
                     let read = if stale { older } else { source };
                     let reading = Reading {
                         source: Some(SourceOffset(read)),
+                        source_asked_ms: now,
                         translation: world.translate(read),
                         copied_end: Some(at(world.copied as i64)),
                         target: target.map(TargetOffset),
+                        target_asked_ms: now,
                         target_group: state,
                         loading: false,
                         lost: 0,
@@ -159,9 +161,11 @@ proptest! {
             now += 1_000;
             let reading = Reading {
                 source: Some(SourceOffset(source)),
+                source_asked_ms: now,
                 translation: world.translate(source),
                 copied_end: Some(at(world.copied as i64)),
                 target: target.map(TargetOffset),
+                target_asked_ms: now,
                 target_group: TargetGroup::Empty,
                 loading: false,
                 lost: 0,

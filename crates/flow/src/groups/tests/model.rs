@@ -54,6 +54,9 @@ enum Step {
         stale: bool,
         fate: Fate,
     },
+    /// The same, with an older answer of the target's: behind what the round before read, or the
+    /// first of this process.
+    OlderTarget,
     /// What nobody waits for is written to the journal.
     Flush,
     Restart,
@@ -67,6 +70,10 @@ struct World {
     source: i64,
     older: i64,
     target: Option<i64>,
+    /// Where the target stood before, if a new coordinator may still say so.
+    older_target: Option<Option<i64>>,
+    /// Where the round before found it, in this process.
+    seen: Option<Option<i64>>,
     live: bool,
     durable: GroupJournal,
     /// Where we last moved the target, and the source commit that was for; nothing once a round
@@ -102,6 +109,8 @@ impl World {
             source: 0,
             older: 0,
             target: None,
+            older_target: None,
+            seen: None,
             live: false,
             durable: GroupJournal::default(),
             put: None,
@@ -113,10 +122,13 @@ impl World {
     /// Equal keys have the same future.
     fn key(&self) -> String {
         let Self { source, older, target, live, durable, put, forgotten, read_before, .. } = self;
+        // The next move takes the place of one that does not differ.
+        let older_target = self.older_target.filter(|older| older != target);
+        let seen = self.seen;
         let tracker = self.tracker.relative(self.now_ms);
         let written = GroupJournal { written_ms: 0, ..durable.clone() };
         format!(
-            "{source} {older} {target:?} {live} {written:?} {put:?} {forgotten:?} {read_before:?} {tracker}"
+            "{source} {older} {target:?} {older_target:?} {seen:?} {live} {written:?} {put:?} {forgotten:?} {read_before:?} {tracker}"
         )
     }
 
@@ -125,6 +137,10 @@ impl World {
         steps.extend((0..=COPIED).map(Step::Own));
         steps.push(if self.live { Step::Leave } else { Step::Join });
         steps.extend([Step::Flush, Step::Restart, Step::JournalLost]);
+        let is_news = self.seen.is_none_or(|seen| seen == self.target);
+        if is_news && self.older_target.is_some_and(|older| older != self.target) {
+            steps.push(Step::OlderTarget);
+        }
         for stale in [false, true] {
             // An older answer comes once, as long as a new coordinator takes to load.
             let possible = self.older != self.source
@@ -141,8 +157,13 @@ impl World {
             Step::Source(offset) => (self.older, self.source) = (self.source, offset),
             Step::Join => self.live = true,
             Step::Leave => self.live = false,
-            Step::Own(offset) => self.target = Some(offset),
-            Step::Round { stale, fate } => self.round(stale, fate),
+            Step::Own(offset) => self.moved(offset),
+            Step::Round { stale, fate } => self.round(stale, fate, self.target),
+            Step::OlderTarget => {
+                // It comes once.
+                let older = self.older_target.take().unwrap_or_default();
+                self.round(false, Fate::Done, older);
+            }
             Step::Flush => self.flush(),
             Step::Restart => {
                 self.flush();
@@ -165,21 +186,31 @@ impl World {
     /// What was seen and is not in the journal is known to nobody any more.
     fn crash(&mut self) {
         self.put = self.put.or(self.forgotten.take());
+        self.seen = None;
         self.tracker = GroupTracker::new(RULES);
         self.tracker.seed(&group(), &partition(), self.durable.clone());
     }
 
-    fn round(&mut self, stale: bool, fate: Fate) {
+    /// The target's position changes.
+    fn moved(&mut self, offset: i64) {
+        let before = self.target.replace(offset);
+        self.older_target = Some(before);
+    }
+
+    fn round(&mut self, stale: bool, fate: Fate, stands: Option<i64>) {
         self.now_ms += 1_000;
-        if let Some(put) = self.put.take_if(|(offset, _)| Some(*offset) != self.target) {
+        self.seen = Some(stands);
+        if let Some(put) = self.put.take_if(|(offset, _)| Some(*offset) != stands) {
             self.forgotten = Some(put);
         }
         let read = if stale { self.older } else { self.source };
         let reading = Reading {
             source: Some(SourceOffset(read)),
+            source_asked_ms: self.now_ms,
             translation: translate(read),
             copied_end: Some(TargetOffset(COPIED)),
-            target: self.target.map(TargetOffset),
+            target: stands.map(TargetOffset),
+            target_asked_ms: self.now_ms,
             target_group: if self.live {
                 TargetGroup::Live { members: 1 }
             } else {
@@ -246,14 +277,14 @@ impl World {
         if self.target != Some(offset) {
             self.put = Some((offset, read));
         }
-        self.target = Some(offset);
+        self.moved(offset);
     }
 
     /// Left alone, the group arrives, or says why it does not.
     fn settles(mut self) {
         self.live = false;
-        for _ in 0..4 {
-            self.round(false, Fate::Done);
+        for _ in 0..5 {
+            self.round(false, Fate::Done, self.target);
         }
         let place = translate(self.source).offset().unwrap().0;
         let target = self.target.expect("written");
