@@ -46,6 +46,7 @@ pub(crate) fn doctor(args: &Doctor, out: Output) -> Result<ExitCode, Failure> {
                 config::now_ms(),
             );
             survey.facts.connect.clone_from(&connect);
+            survey.wanted.clone_from(&wanted);
             (observer.clone(), survey)
         });
         let timeout = args.common.timeout.saturating_sub(began.elapsed());

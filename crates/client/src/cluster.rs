@@ -477,7 +477,7 @@ pub(crate) async fn ask_on<R: Request>(
     Ok(connection.call(&build(version), version).await?)
 }
 
-fn metadata_request(which: Topics<'_>) -> MetadataRequest {
+pub(crate) fn metadata_request(which: Topics<'_>) -> MetadataRequest {
     let topics = match which {
         Topics::All => None,
         Topics::Named(names) => Some(

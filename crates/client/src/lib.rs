@@ -32,6 +32,7 @@ mod metadata;
 mod offsets;
 mod produce;
 mod read;
+mod rights;
 mod transaction;
 
 pub use admin::{NewTopic, Refusal};
@@ -47,6 +48,7 @@ pub use metadata::{BrokerInfo, Leader, PartitionInfo, TopicInfo, Topics};
 pub use offsets::{ListedOffset, OffsetSpec};
 pub use produce::{ProduceAnswer, ProduceLane, ProducePartition, ProducedPartition};
 pub use read::{PartitionReader, READ_BATCH_BYTES_MAX, ReadBatch, Stretch};
+pub use rights::TopicRights;
 pub use transaction::Transactional;
 /// Records as reading gives them.
 pub use twinlog_batch::{Header, Record};

@@ -218,6 +218,9 @@ impl Chain {
     pub fn outcome(&self) -> Outcome {
         let outcomes = self.links.iter().map(|link| match link.state {
             LinkState::Unknown => Outcome::NotFoundOut,
+            LinkState::Broken if link.findings.iter().any(|one| !one.found_out) => {
+                Outcome::NotFoundOut
+            }
             LinkState::Broken if link.severity == Some(Severity::Error) => Outcome::Wrong,
             LinkState::Broken | LinkState::Ok | LinkState::NotReached => Outcome::Well,
         });

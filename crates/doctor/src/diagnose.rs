@@ -31,7 +31,7 @@ pub struct Diagnosis {
     pub flow: FlowName,
     /// Who makes the mirror; `None` when that could not be found out.
     pub mirrored_by: Option<MirroredBy>,
-    /// The version of MM2, where it says so.
+    /// The version of MM2, or what is known of it.
     pub version: Option<String>,
     /// In order: what explains others and what hurts most comes first.
     pub findings: Vec<GroupedFinding>,
@@ -102,7 +102,7 @@ pub fn diagnose(survey: &mut Survey, wanted: &Wanted, file: &str) -> Diagnosis {
     Diagnosis {
         flow: survey.facts.config.name.clone(),
         mirrored_by,
-        version: survey.facts.mm2.version.clone(),
+        version: survey.facts.mm2.version_words(),
         findings: grouping.end(),
         looked_at,
         not_found_out,
@@ -201,9 +201,11 @@ fn whole_flow(survey: &Survey, wanted: &Wanted) -> Vec<Finding> {
         Some(origin) => origin.to_string(),
         None => format!("{key} is not said, the default holds"),
     };
+    // Of what may not be seen something may match.
+    let whole = survey.facts.rights.told(&survey.facts.source.alias).is_none();
     let topics = survey.topics();
     let matched = topics.iter().any(|topic| replicates(config, topic.as_str()));
-    if survey.facts.source.topics.is_ok() && !topics.is_empty() && !matched {
+    if whole && survey.facts.source.topics.is_ok() && !topics.is_empty() && !matched {
         let summary = format!(
             "none of the {} topics of {} passes `topics` and `topics.exclude` ({})",
             topics.len(),
@@ -214,7 +216,7 @@ fn whole_flow(survey: &Survey, wanted: &Wanted) -> Vec<Finding> {
     }
     let groups = survey.groups_with_commits();
     let matched = groups.iter().any(|group| config.groups.matches(group.as_str()));
-    if survey.facts.source.groups.is_ok() && !groups.is_empty() && !matched {
+    if whole && survey.facts.source.groups.is_ok() && !groups.is_empty() && !matched {
         let summary = format!(
             "none of the {} groups of {} that have commits passes `groups` and `groups.exclude` \
              ({})",

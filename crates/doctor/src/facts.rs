@@ -6,7 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use twinlog_client::{ClientError, CommittedOffset, ErrorCode, GroupListing, GroupMember};
-use twinlog_engine::observe::{FlowObservation, GroupPosition, PartitionObservation};
+use twinlog_engine::observe::{
+    FlowObservation, GroupPosition, PartitionObservation, Resource, Right, Rights,
+};
 use twinlog_mirror::{FlowConfig, Problem};
 use twinlog_types::{
     ClusterAlias, ClusterId, Code, GroupId, Partition, SourceOffset, TopicName, TopicPartition,
@@ -27,28 +29,6 @@ pub struct Trouble {
     pub what: String,
     /// The right that would have let one look.
     pub right: Option<Box<Right>>,
-}
-
-/// A right on a cluster.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Right {
-    /// Which cluster.
-    pub on: ClusterAlias,
-    /// Kafka's word for what may be done (`Describe`, `Read`).
-    pub operation: &'static str,
-    /// What it may be done to.
-    pub resource: Resource,
-}
-
-/// What a right is about.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Resource {
-    /// A topic.
-    Topic(TopicName),
-    /// A group.
-    Group(GroupId),
-    /// The cluster itself.
-    Cluster,
 }
 
 impl Trouble {
@@ -77,6 +57,12 @@ impl Trouble {
         Self { right: Some(Box::new(right)), ..self }
     }
 
+    /// For want of this right.
+    pub(crate) fn for_want_of_right(what: impl Into<String>, right: Right) -> Self {
+        let right = Some(Box::new(right));
+        Self { right, ..Self::new(Some(Code::MissingPermission), what) }
+    }
+
     pub(crate) fn of(what: &str, error: &ClientError) -> Self {
         let code = twinlog_engine::observe::code_of(error);
         Self::new(code, format!("{what}: {error}"))
@@ -101,6 +87,8 @@ pub struct Side {
     pub topics: Result<BTreeMap<TopicName, Partition>, Trouble>,
     /// Its groups.
     pub groups: Result<BTreeMap<GroupId, GroupListing>, Trouble>,
+    /// Topics that may not be described, so that nobody here knows whether they exist.
+    pub hidden: BTreeSet<TopicName>,
 }
 
 impl Side {
@@ -113,6 +101,7 @@ impl Side {
             id: Err(not_yet()),
             topics: Err(not_yet()),
             groups: Err(not_yet()),
+            hidden: BTreeSet::new(),
         }
     }
 }
@@ -179,6 +168,8 @@ pub struct Facts {
     pub source: Side,
     /// The cluster that is written.
     pub target: Side,
+    /// What the look lacks rights for.
+    pub rights: Rights,
     /// What `status` knows.
     pub found: FlowObservation,
     /// MM2's own topics and workers.

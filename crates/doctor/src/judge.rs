@@ -25,7 +25,7 @@ mod walk;
 #[cfg(test)]
 mod tests;
 
-use twinlog_types::{Partition, State};
+use twinlog_types::{Partition, State, TopicName};
 
 use crate::chain::{Chain, LinkName, MirroredBy, Subject};
 use crate::facts::Facts;
@@ -67,14 +67,22 @@ fn mirrored_by(facts: &Facts) -> Option<MirroredBy> {
     facts.target.id.as_ref().ok()?;
     let (lease, mm2) = (facts.found.lease.as_ref(), &facts.mm2);
     let twinlog_runs = lease.is_some() && facts.found.own.code.is_none();
+    let unseen = facts.rights.hides(&facts.target.alias, &state_topic(facts));
     Some(match lease {
         Some(_) if twinlog_runs || !mm2.is_alive() => MirroredBy::Twinlog,
+        // What MM2 left tells nothing of who came after it.
+        _ if unseen && !mm2.is_alive() => return None,
         _ if mm2.was_here() => MirroredBy::MirrorMaker,
         // That nobody does is known once both have been looked for.
         _ if facts.found.own.state == State::Unknown => return None,
         _ if mm2.worker.is_err() || mm2.trouble.is_some() => return None,
         _ => MirroredBy::Nobody,
     })
+}
+
+/// Where twinlog keeps what it knows of the flow.
+fn state_topic(facts: &Facts) -> TopicName {
+    twinlog_engine::observe::state_topic(&facts.source.alias)
 }
 
 /// The link that holds what MM2 knows by pairs and twinlog by a map.

@@ -40,9 +40,7 @@ pub use connect::{Rest, RestConnector, RestError, Url};
 pub use contents::{Aborted, Contents, Sample, Settings, TooLarge};
 pub use diagnose::{Diagnosis, Wanted, diagnose};
 pub use discover::{Assumed, Seen, SeenSide, assume};
-pub use facts::{
-    CheckpointSeries, Checkpoints, Facts, GroupFacts, Resource, Right, Side, Syncs, Trouble,
-};
+pub use facts::{CheckpointSeries, Checkpoints, Facts, GroupFacts, Side, Syncs, Trouble};
 pub use findings::{Counts, Finding, GroupedFinding, Grouping, Place, Weight};
 pub use history::{Around, Jump, SyncHistory, Turn};
 pub use judge::explain;

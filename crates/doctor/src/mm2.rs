@@ -194,6 +194,17 @@ impl Mm2 {
         self.version.is_none() && tasks && !self.numbers_tasks
     }
 
+    /// Its version, or what is known of it: only since 4.1 it says so itself.
+    pub(crate) fn version_words(&self) -> Option<String> {
+        if self.version.is_some() {
+            return self.version.clone();
+        }
+        if self.is_old() {
+            return Some("3.4 or older".to_owned());
+        }
+        self.numbers_tasks.then(|| "3.5 to 4.0".to_owned())
+    }
+
     /// Whether it passes over aborted records.
     pub(crate) fn reads_committed(&self) -> bool {
         let config = self.connector(SOURCE_CONNECTOR).map(|connector| &connector.config);

@@ -14,16 +14,14 @@ use std::sync::Arc;
 use twinlog_client::{
     ClientError, Cluster, CommittedOffset, ErrorCode, GroupKind, Isolation, OffsetSpec, Topics,
 };
-use twinlog_engine::observe::{FlowObservation, Observer};
+use twinlog_engine::observe::{FlowObservation, Observer, Resource, Right, Rights, RightsFor};
 use twinlog_mirror::formats::{Checkpoint, OffsetSync};
 use twinlog_mirror::{FlowConfig, Problem, replicates};
 use twinlog_types::{GroupId, SourceOffset, TargetOffset, TopicName, TopicPartition};
 
 use crate::chain::Subject;
 use crate::contents::Contents;
-use crate::facts::{
-    CheckpointSeries, Checkpoints, Facts, GroupFacts, Resource, Side, Syncs, Trouble,
-};
+use crate::facts::{CheckpointSeries, Checkpoints, Facts, GroupFacts, Side, Syncs, Trouble};
 use crate::history::SyncHistory;
 use crate::mm2::{Mm2, Worker};
 
@@ -62,6 +60,7 @@ impl Facts {
             now_ms,
             source: Side::new(name.source.clone(), source),
             target: Side::new(name.target.clone(), target),
+            rights: Rights::default(),
             found: FlowObservation::new(name),
             mm2: Mm2::default(),
             group: None,
@@ -96,6 +95,14 @@ impl Facts {
         if let Subject::Group(group) = subject {
             self.group = Some(self.read_group(observer, group).await);
         }
+        let (topics, group) = match subject {
+            Subject::Topic(topic) => (BTreeSet::from([topic.clone()]), None),
+            Subject::Group(group) => {
+                let read = self.partitions_of(subject).into_iter();
+                (read.map(|tp| tp.topic).collect(), Some(group))
+            }
+        };
+        self.read_rights(observer, group, Some(&topics)).await;
         if self.source.id.is_err() {
             // It was asked for long enough; the time that is left is the target's.
             observer.observe_target(&mut self.found).await;
@@ -113,6 +120,24 @@ impl Facts {
         }
         self.read_syncs(observer, &partitions).await;
         self.read_contents(observer, &partitions).await;
+    }
+
+    /// What of all this may not be seen.
+    pub(crate) async fn read_rights(
+        &mut self,
+        observer: &Observer,
+        group: Option<&GroupId>,
+        topics: Option<&BTreeSet<TopicName>>,
+    ) {
+        if self.target.id.is_err() {
+            return;
+        }
+        let target_only = self.source.id.is_err();
+        let wanted = RightsFor { group, topics, mm2: true, target_only };
+        self.rights = observer.rights(&wanted).await;
+        for side in [&mut self.source, &mut self.target] {
+            side.hidden = self.rights.hidden_on(&side.alias).cloned().collect();
+        }
     }
 
     /// Who asks for a mirror means the topic that is mirrored.
@@ -217,7 +242,14 @@ impl Facts {
         group: &GroupId,
     ) -> Result<Option<Worker>, Trouble> {
         let groups = self.target.groups.as_ref().map_err(Clone::clone)?;
-        let Some(listing) = groups.get(group) else { return Ok(None) };
+        let Some(listing) = groups.get(group) else {
+            let what =
+                format!("group {group} of MM2's workers on {} may not be seen", self.target.alias);
+            return match self.rights.lacking(&self.target.alias, &Resource::Group(group.clone())) {
+                Some(right) => Err(Trouble::for_want_of_right(what, right.clone())),
+                None => Ok(None),
+            };
+        };
         match target.describe_group(group, listing.kind).await {
             Ok(described) => Ok(Some(Worker {
                 group: group.to_string(),
@@ -397,7 +429,16 @@ pub(crate) async fn each_record(
     mut each: impl FnMut(Option<&[u8]>, Option<&[u8]>, i64) + Send,
 ) -> Result<bool, Trouble> {
     let topics = side.topics.as_ref().map_err(Clone::clone)?;
-    let Some(partitions) = topics.get(topic) else { return Ok(false) };
+    let Some(partitions) = topics.get(topic) else {
+        let on = &side.alias;
+        if side.hidden.contains(topic) {
+            let resource = Resource::Topic(topic.into());
+            let right = Right { on: on.clone(), resource, operation: "Read" };
+            let what = format!("topic {topic} of {on} may not be seen");
+            return Err(Trouble::for_want_of_right(what, right));
+        }
+        return Ok(false);
+    };
     let trouble = |error: &ClientError| {
         let trouble = Trouble::of(&format!("topic {topic} of {}", side.alias), error);
         trouble.for_want_of(&side.alias, "Read", Resource::Topic(topic.into()))

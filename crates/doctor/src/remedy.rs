@@ -2,11 +2,11 @@
 //!
 //! Does not: find anything. Commands are those of Kafka's own tools where twinlog has none.
 
-use twinlog_mirror::ClientProperties;
-use twinlog_types::{Code, GroupId, TopicPartition};
+use twinlog_engine::observe::{Rights, shell_word};
+use twinlog_types::{ClusterAlias, Code, GroupId, TopicPartition};
 
 use crate::chain::{Fix, MirroredBy, Subject};
-use crate::facts::{Facts, Resource, Right};
+use crate::facts::Facts;
 use crate::near::near;
 
 /// Commands for more positions than these are no help.
@@ -88,6 +88,8 @@ pub(crate) struct Scene<'a> {
     pub(crate) subject: &'a Subject,
     pub(crate) file: &'a str,
     pub(crate) by: Option<MirroredBy>,
+    /// The finding says what could not be looked at.
+    pub(crate) unseen: bool,
     pub(crate) finding_partitions: &'a [TopicPartition],
     pub(crate) impact: &'a Impact,
 }
@@ -197,6 +199,9 @@ pub(crate) fn meaning(code: Code, scene: &Scene<'_>) -> Option<String> {
         Code::ConfigDrift => "what runs is not what the file says, until it is restarted",
         Code::UnknownProperty => "what the entry was meant to set has its default",
         Code::SameCluster => "nothing is copied: it would never end",
+        Code::MissingPermission if scene.unseen => {
+            "what these rights would show was not looked at; whatever else is said was seen"
+        }
         Code::MirrorCannotReconfigure => {
             "new topics and groups are not taken up: the processes cannot tell each other"
         }
@@ -280,6 +285,8 @@ pub(crate) fn fixes(code: Code, scene: &Scene<'_>) -> Vec<Fix> {
             command(format!("kafka-transactions.sh --bootstrap-server {source} find-hanging"))
         }
         Code::Unreachable => command(status("--timeout 2m")),
+        // Which rights are missing is known then.
+        Code::MissingPermission if scene.unseen => Vec::new(),
         Code::MissingPermission => [source, target]
             .map(|at| Fix::Command(format!("kafka-acls.sh --bootstrap-server {at} --list")))
             .into(),
@@ -296,39 +303,14 @@ pub(crate) fn fixes(code: Code, scene: &Scene<'_>) -> Vec<Fix> {
     }
 }
 
-/// What lets the doctor look: the principal is the one that it connects as.
-pub(crate) fn grant(facts: &Facts, right: &Right) -> Fix {
-    let (side, client) = if right.on == facts.target.alias {
+/// What lets the doctor look at a cluster: the principal is the one that it connects as.
+pub(crate) fn grants(facts: &Facts, on: &ClusterAlias, rights: &Rights) -> Vec<Fix> {
+    let (side, client) = if *on == facts.target.alias {
         (&facts.target, &facts.config.target_admin)
     } else {
         (&facts.source, &facts.config.source_admin)
     };
-    let resource = match &right.resource {
-        Resource::Topic(topic) => format!("--topic {}", word(topic.as_str())),
-        Resource::Group(group) => format!("--group {}", quoted(group)),
-        Resource::Cluster => "--cluster".to_owned(),
-    };
-    Fix::Command(format!(
-        "kafka-acls.sh --bootstrap-server {} --add --allow-principal {} --operation {} {resource}",
-        side.bootstrap,
-        word(&principal(client)),
-        right.operation
-    ))
-}
-
-/// Who a client is to a broker.
-fn principal(client: &ClientProperties) -> String {
-    let protocol = client.get("security.protocol").map_or("PLAINTEXT", |value| value.trim());
-    let jaas = client.get("sasl.jaas.config").map(String::as_str).unwrap_or_default();
-    let name = jaas.split_once("username=").map(|(_, rest)| {
-        let rest = rest.trim_start().trim_start_matches(['"', '\'']);
-        rest.split(['"', '\'', ' ', ';']).next().unwrap_or_default()
-    });
-    match name.filter(|name| !name.is_empty() && !name.contains("${")) {
-        Some(name) if protocol.to_ascii_uppercase().starts_with("SASL") => format!("User:{name}"),
-        _ if protocol.eq_ignore_ascii_case("PLAINTEXT") => "User:ANONYMOUS".to_owned(),
-        _ => "User:PRINCIPAL".to_owned(),
-    }
+    rights.commands(on, &side.bootstrap, client).into_iter().map(Fix::Command).collect()
 }
 
 /// A group that is not on the source: those that may have been meant, or what shows all.
@@ -383,16 +365,7 @@ fn resets(scene: &Scene<'_>) -> Vec<Fix> {
 
 /// A group's id may contain anything; a shell must take it as one word.
 fn quoted(group: &GroupId) -> String {
-    word(group.as_str())
-}
-
-/// One word to a shell.
-fn word(text: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-._:/@+=".contains(c);
-    if !text.is_empty() && text.chars().all(plain) {
-        return text.to_owned();
-    }
-    format!("'{}'", text.replace('\'', r"'\''"))
+    shell_word(group.as_str())
 }
 
 #[cfg(test)]
@@ -413,18 +386,5 @@ mod tests {
                  again, latest skips 4 records"
             )
         );
-    }
-
-    #[test]
-    fn a_shell_takes_any_group_as_one_word() {
-        for (group, word) in [
-            ("orders-app", "orders-app"),
-            ("", "''"),
-            ("a b", "'a b'"),
-            ("it's", r"'it'\''s'"),
-            ("$(x)", "'$(x)'"),
-        ] {
-            assert_eq!(quoted(&GroupId::from(group)), word);
-        }
     }
 }

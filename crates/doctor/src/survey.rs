@@ -17,13 +17,14 @@ use std::sync::Arc;
 
 use twinlog_client::{CommittedOffset, ErrorCode, GroupKind, GroupListing, GroupMember};
 use twinlog_engine::in_parallel;
-use twinlog_engine::observe::Observer;
+use twinlog_engine::observe::{Observer, Resource};
 use twinlog_mirror::formats::Checkpoint;
 use twinlog_mirror::{FlowConfig, Problem, replicates, why_not_replicated};
 use twinlog_types::{GroupId, SourceOffset, TopicName, TopicPartition};
 
 use crate::chain::Subject;
-use crate::facts::{CheckpointSeries, Facts, GroupFacts, Resource, Trouble};
+use crate::diagnose::Wanted;
+use crate::facts::{CheckpointSeries, Facts, GroupFacts, Trouble};
 use crate::read::{each_record, note};
 
 /// Groups whose members are asked for at the same time.
@@ -36,6 +37,9 @@ pub struct Survey {
     pub facts: Facts,
     /// The groups of the source.
     pub groups: BTreeMap<GroupId, GroupFacts>,
+    /// What is to be diagnosed of it. Everything is read all the same; rights that what is asked
+    /// for does not need are not missed.
+    pub wanted: Wanted,
     /// Their checkpoints.
     pub checkpoints: BTreeMap<GroupId, BTreeMap<TopicPartition, CheckpointSeries>>,
 }
@@ -52,6 +56,7 @@ impl Survey {
         Self {
             facts: Facts::new(config, nobody, bootstrap, notes, now_ms),
             groups: BTreeMap::new(),
+            wanted: Wanted::default(),
             checkpoints: BTreeMap::new(),
         }
     }
@@ -64,6 +69,7 @@ impl Survey {
             return;
         }
         self.read_groups(observer).await;
+        self.read_rights(observer).await;
         if self.facts.source.id.is_err() {
             observer.observe_target(&mut self.facts.found).await;
         } else {
@@ -80,16 +86,29 @@ impl Survey {
         self.facts.read_contents(observer, &partitions).await;
     }
 
+    async fn read_rights(&mut self, observer: &Observer) {
+        let Wanted { group, topic } = self.wanted.clone();
+        let read = group.as_ref().and_then(|group| self.groups.get(group));
+        let commits = read.and_then(|read| read.source_commits.as_ref().ok());
+        let topics: Option<BTreeSet<TopicName>> = match (topic, commits) {
+            (Some(topic), _) => Some(BTreeSet::from([topic])),
+            (None, Some(commits)) => Some(commits.iter().map(|one| one.tp.topic.clone()).collect()),
+            (None, None) => None,
+        };
+        self.facts.read_rights(observer, group.as_ref(), topics.as_ref()).await;
+    }
+
     async fn read_groups(&mut self, observer: &Observer) {
         let facts = &self.facts;
         let Ok(listed) = facts.source.groups.as_ref().or(facts.target.groups.as_ref()) else {
             return;
         };
-        let ids: Vec<GroupId> = listed
-            .values()
-            .filter(|listing| listing.kind != GroupKind::Share)
-            .map(|listing| listing.group.clone())
-            .collect();
+        let share = |group: &GroupId| {
+            listed.get(group).is_some_and(|listing| listing.kind == GroupKind::Share)
+        };
+        // One that is asked for by name may be there and not be listed.
+        let ids: BTreeSet<GroupId> = listed.keys().chain(&self.wanted.group).cloned().collect();
+        let ids: Vec<GroupId> = ids.into_iter().filter(|group| !share(group)).collect();
         let mut members = self.read_members(observer, &ids).await;
         let target = observer.target.fetch_offsets(&ids).await;
         let source = match &facts.source.id {

@@ -22,6 +22,7 @@ mod load;
 mod mirror;
 mod partitions;
 mod plan;
+mod rights;
 mod tail;
 mod topics;
 
@@ -36,6 +37,9 @@ use twinlog_types::{ClusterAlias, Code, FlowName, GroupId, Partition, State, Top
 pub use load::MappedPartition;
 pub use mirror::{Mapped, Mirror};
 pub use plan::{FlowPlan, PlannedPartition, PlannedSide, PlannedStart};
+pub use rights::{Resource, Right, Rights, RightsFor, principal, shell_word};
+
+pub use crate::state::topic_name as state_topic;
 
 use crate::commits::Followed;
 use crate::options::Clock;

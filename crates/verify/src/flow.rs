@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use twinlog_client::{ClientError, Cluster, Isolation, TopicInfo, Topics};
+use twinlog_client::{ClientError, Cluster, ErrorCode, Isolation, TopicInfo, Topics};
 use twinlog_engine::in_parallel;
-use twinlog_engine::observe::{Mapped, MappedPartition, Observer};
+use twinlog_engine::observe::{Mapped, MappedPartition, Observer, Rights, RightsFor};
 use twinlog_mirror::formats::OffsetSync;
 use twinlog_mirror::replicates;
 use twinlog_types::{ClusterAlias, ClusterId, Code, FlowName, GroupId, TopicName, TopicPartition};
@@ -84,6 +84,10 @@ pub struct FlowReport {
     pub troubles: Vec<String>,
     /// What is worth knowing.
     pub notes: Vec<String>,
+    /// The rights that were missing.
+    pub rights: Rights,
+    /// The commands that give them.
+    pub grants: Vec<String>,
     /// Bytes of batches that were read as a whole, on the source and on the target.
     pub bytes: (u64, u64),
 }
@@ -118,6 +122,8 @@ impl FlowReport {
             groups: Vec::new(),
             troubles: Vec::new(),
             notes: Vec::new(),
+            rights: Rights::default(),
+            grants: Vec::new(),
             bytes: (0, 0),
         }
     }
@@ -254,6 +260,7 @@ impl Verifier<'_> {
         if report.source.id == report.target.id {
             return Err(format!("{} and {} are one cluster", name.source, name.target));
         }
+        self.rights(report).await;
         let scope = self.scope(report).await?;
         let how = self.request.how.unwrap_or_else(|| default_sample(scope.jobs.len()));
         report.how = how;
@@ -267,8 +274,45 @@ impl Verifier<'_> {
         });
         in_parallel(at_a_time, work.collect()).await;
         report.take_found(progress);
+        if report.partitions.iter().any(|one| one.tally.undecided > 0) {
+            self.miss(report, |_| true);
+        }
         report.groups = self.positions(scope.positions, report).await?;
         Ok(())
+    }
+
+    /// What may not be seen would look as if it were not there, or be left out of what is proven.
+    async fn rights(&self, report: &mut FlowReport) {
+        let asked = self.request.topic.as_ref().map(|topic| {
+            let policy = &self.observer.config.policy;
+            let own = policy.upstream_topic(topic.as_str());
+            let names = [Some(topic.clone()), own.map(TopicName::from)];
+            names.into_iter().flatten().collect::<BTreeSet<_>>()
+        });
+        let group = self.request.group.as_ref();
+        let asked = asked.as_ref().filter(|_| group.is_none());
+        let wanted = RightsFor { group, topics: asked, mm2: false, target_only: false };
+        report.rights = self.observer.rights(&wanted).await;
+        // Where all records are on both sides nobody asks how topics are compacted.
+        self.miss(report, |operation| operation != "DescribeConfigs");
+    }
+
+    fn miss(&self, report: &mut FlowReport, counts: impl Fn(&str) -> bool) {
+        let config = &self.observer.config;
+        let rights = report.rights.only(counts);
+        for (cluster, alias, client) in [
+            (&self.observer.source, &config.name.source, &config.source_admin),
+            (&self.observer.target, &config.name.target, &config.target_admin),
+        ] {
+            if let Some(told) = rights.told(alias) {
+                report.trouble(told);
+                for command in rights.commands(alias, &cluster.bootstrap(), client) {
+                    if !report.grants.contains(&command) {
+                        report.grants.push(command);
+                    }
+                }
+            }
+        }
     }
 
     /// What is to be compared, by the configuration and the request.
@@ -364,6 +408,8 @@ impl Verifier<'_> {
             };
             if there.is_some() {
                 jobs.insert(tp.clone(), job);
+            } else if report.rights.hides(&name.target, &mirror.topic) {
+                report.partitions.push(job.unseen());
             } else {
                 report.partitions.push(job.absent().await);
             }
@@ -380,7 +426,13 @@ impl Verifier<'_> {
         let target = &self.observer.config.name.target;
         let failed = |error: ClientError| format!("the state of the mirror on {target}: {error}");
         let mirror = self.observer.mirror().await.map_err(failed)?;
-        let mapped: Vec<Mapped> = mirror.of_source(partitions).await.map_err(failed)?;
+        let mapped: Vec<Mapped> = match mirror.of_source(partitions).await {
+            Err(error) if error.code() == Some(ErrorCode::TOPIC_AUTHORIZATION_FAILED) => {
+                report.trouble(failed(error));
+                return Ok(BTreeMap::new());
+            }
+            mapped => mapped.map_err(failed)?,
+        };
         let mut maps = BTreeMap::new();
         for (tp, mapped) in partitions.iter().zip(mapped) {
             match mapped {

@@ -174,6 +174,12 @@ impl Job {
         report
     }
 
+    /// The report of a partition whose mirror may not be described.
+    pub(crate) fn unseen(&self) -> PartitionReport {
+        let trouble = format!("{} may not be seen: it needs READ", self.target.tp.topic);
+        PartitionReport { trouble: Some(trouble), ..self.report() }
+    }
+
     /// Compares, and says what could not be found out. The target's end is read before the
     /// source's: what is copied in between then is on both.
     pub(crate) async fn compare(&self, how: How, progress: &Progress) -> PartitionReport {

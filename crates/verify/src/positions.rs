@@ -27,10 +27,15 @@ impl Verifier<'_> {
         };
         let listed = observer.source.list_groups().await;
         let listed = listed.map_err(|error| of("the groups", &name.source, error))?;
-        let followed: Vec<GroupId> = listed
+        // One that is asked for by name may be there and not be listed.
+        let groups: BTreeSet<GroupId> = listed
             .into_iter()
             .filter(|listing| listing.kind != GroupKind::Share)
             .map(|listing| listing.group)
+            .chain(self.request.group.clone())
+            .collect();
+        let followed: Vec<GroupId> = groups
+            .into_iter()
             .filter(|group| {
                 let asked = self.request.group.as_ref();
                 let selected = select(&observer.config.groups, group.as_str(), true);
@@ -158,8 +163,12 @@ impl Verifier<'_> {
             }
             let topic = self.observer.config.remote_topic(position.tp.topic.as_str());
             let mut one = position.report(&topic);
-            one.result = GroupResult::NoPosition;
-            one.reason = Some("its partition is not on the target".to_owned());
+            let hidden = report.rights.hides(&self.observer.config.name.target, &topic);
+            (one.result, one.reason) = if hidden {
+                (GroupResult::Unknown, Some(format!("{topic} may not be seen")))
+            } else {
+                (GroupResult::NoPosition, Some("its partition is not on the target".to_owned()))
+            };
             found.push(one);
         }
         let work = by_partition.into_iter().filter_map(|(tp, positions)| {

@@ -8,7 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use twinlog_client::{Dial, WireStream};
-use twinlog_embedded::{EmbeddedCluster, EmbeddedOptions, GroupKind, Isolation, NewRecord, Record};
+use twinlog_embedded::{
+    Acl, AuthorizerOptions, EmbeddedCluster, EmbeddedOptions, GroupKind, Isolation, NewRecord,
+    Operation, Record, Resource,
+};
 use twinlog_engine::observe::Observer;
 use twinlog_engine::{Engine, EngineOptions};
 use twinlog_mirror::Configuration;
@@ -51,6 +54,11 @@ impl World {
         let start = |name: &str, seed| {
             let mut options = EmbeddedOptions::new(name);
             options.seed = seed;
+            // Free for all as long as there is no ACL.
+            options.authorizer = Some(AuthorizerOptions {
+                allow_everyone_if_no_acl_found: true,
+                ..AuthorizerOptions::default()
+            });
             EmbeddedCluster::start(options)
         };
         Self { source: start("hello", seed), target: start("world", seed ^ 1) }
@@ -472,4 +480,65 @@ async fn a_mirror_that_runs_and_a_group_that_moves_are_equal_at_every_look() {
         assert_eq!(report.verdict(), Verdict::Equal, "{report:#?}");
     }
     engine.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_right_that_is_missing_is_named_and_is_no_difference() {
+    use Operation::{Describe, DescribeConfigs, Read};
+    let world = World::mirrored(13).await;
+    let equal = world.verify(How::Full).await;
+    assert_eq!(equal.verdict(), Verdict::Equal, "{equal:#?}");
+    // Denied is what is allowed to everybody else.
+    let deny = |operation, resource, name: &str| {
+        Acl::allow("User:ANONYMOUS", operation, resource, name).denied()
+    };
+    let (topic, group) = (Resource::Topic, Resource::Group);
+    for (on_source, denied, word, name) in [
+        (true, deny(Describe, topic, "*"), "Read --topic", "*"),
+        (true, deny(Read, topic, "orders"), "Read --topic", "orders"),
+        (true, deny(Describe, group, "*"), "Describe --group", "*"),
+        (false, deny(Describe, topic, MIRROR), "Read --topic", MIRROR),
+        (false, deny(Read, topic, MIRROR), "Read --topic", MIRROR),
+        (
+            false,
+            deny(Read, topic, "mm2-twinlog.hello.internal"),
+            "Read --topic",
+            "mm2-twinlog.hello.internal",
+        ),
+        (
+            false,
+            deny(Describe, topic, "mm2-twinlog.hello.internal"),
+            "Read --topic",
+            "mm2-twinlog.hello.internal",
+        ),
+        (false, deny(Describe, group, "*"), "Describe --group", "*"),
+    ] {
+        let cluster = if on_source { &world.source } else { &world.target };
+        // With one ACL on it a resource is not free for all any more.
+        let rest = [Read, Describe, DescribeConfigs]
+            .map(|one| Acl::allow("User:*", one, denied.resource, &denied.name));
+        for acl in &rest {
+            cluster.add_acl(acl.clone());
+        }
+        cluster.add_acl(denied.clone());
+        let found = world.verify(How::Full).await;
+        let name = if name == "*" { "'*'" } else { name };
+        let command = format!(
+            "kafka-acls.sh --bootstrap-server {} --add --allow-principal User:ANONYMOUS \
+             --operation {word} {name}",
+            cluster.bootstrap()
+        );
+        assert_eq!(found.grants, [command], "{denied:?}: {found:#?}");
+        assert_eq!(found.verdict(), Verdict::NotFoundOut, "{denied:?}: {found:#?}");
+        let wrong = found.partitions.iter().any(|one| !one.is_faithful());
+        let moved = found.groups.iter().any(|one| one.result.is_mismatch());
+        assert!(!wrong && !moved, "what was not seen does not differ: {denied:?}: {found:#?}");
+        cluster.remove_acl(&denied);
+        assert!(rest.iter().all(|acl| cluster.remove_acl(acl)));
+    }
+    // Whether a topic is compacted nobody asks where everything is equal.
+    world.source.add_acl(deny(DescribeConfigs, topic, "orders"));
+    world.source.add_acl(Acl::allow("User:*", Read, topic, "orders"));
+    let found = world.verify(How::Full).await;
+    assert_eq!((found.verdict(), found.grants.len()), (Verdict::Equal, 0), "{found:#?}");
 }

@@ -130,7 +130,9 @@ fn in_full(finding: &GroupedFinding, width: usize, verbose: bool, text: &mut Str
     if let Some(consequence) = finding.consequence() {
         let _ = writeln!(text, "  means  {}", wrapped(&consequence, INDENT, width));
     }
-    let fixes = if verbose { finding.fix.len() } else { FIXES_MAX };
+    // Only all rights together let one look at all.
+    let all = verbose || !finding.found_out;
+    let fixes = if all { finding.fix.len() } else { FIXES_MAX };
     for fix in finding.fix.iter().take(fixes) {
         // One line each, however long: they are there to be pasted.
         let _ = match fix {

@@ -5,6 +5,7 @@ use twinlog_verify::compare::{Finding, Kind};
 use twinlog_verify::{FlowReport, GroupReport, How, PartitionReport, Side};
 
 use super::Effort;
+use crate::explain::document::FixBody;
 use crate::format::rfc3339;
 
 #[derive(Serialize)]
@@ -33,6 +34,8 @@ struct FlowBody<'a> {
     source_bytes_read: u64,
     target_bytes_read: u64,
     unknown: &'a [String],
+    /// What lets everything be looked at.
+    fix: Vec<FixBody<'a>>,
     notes: &'a [String],
 }
 
@@ -154,6 +157,7 @@ fn flow(report: &FlowReport) -> FlowBody<'_> {
         source_bytes_read: report.bytes.0,
         target_bytes_read: report.bytes.1,
         unknown: &report.troubles,
+        fix: report.grants.iter().map(|command| FixBody::Command(command)).collect(),
         notes: &report.notes,
     }
 }
@@ -237,6 +241,7 @@ fn finding(finding: &Finding) -> FindingBody {
 
 #[cfg(test)]
 mod tests {
+    use twinlog_engine::observe::Rights;
     use twinlog_types::FlowName;
     use twinlog_verify::GroupResult;
 
@@ -273,6 +278,8 @@ mod tests {
             }],
             troubles: Vec::new(),
             notes: Vec::new(),
+            rights: Rights::default(),
+            grants: vec!["kafka-acls.sh".into()],
             bytes: (0, 0),
         };
         let effort = Effort { seconds: 1.0, peak_memory_bytes: None };
@@ -291,6 +298,7 @@ mod tests {
         for (field, value) in group.as_object().expect("an object") {
             assert_eq!(flow["groups"][0][field], *value, "{field}");
         }
+        assert_eq!(flow["fix"], serde_json::json!([{"command": "kafka-acls.sh"}]));
         let topic = &flow["topics"][0];
         assert_eq!((&topic["topic"], &topic["partition"]), (&"orders".into(), &0.into()));
         for field in ["compared", "equal", "compacted", "different", "missing", "extra"] {

@@ -288,6 +288,7 @@ fn kept(
 
 #[cfg(test)]
 mod tests {
+    use twinlog_engine::observe::Rights;
     use twinlog_types::FlowName;
     use twinlog_verify::{How, Side};
 
@@ -310,6 +311,8 @@ mod tests {
             groups: Vec::new(),
             troubles: vec!["a \"trouble\"".into()],
             notes: Vec::new(),
+            rights: Rights::default(),
+            grants: Vec::new(),
             bytes: (0, 0),
         };
         let effort = Effort { seconds: 1.0, peak_memory_bytes: None };

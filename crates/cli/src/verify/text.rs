@@ -95,6 +95,10 @@ fn flow(report: &FlowReport, text: &mut String) {
     for against in report.against() {
         let _ = writeln!(text, "  ! {}", wrapped(&against, 4, width));
     }
+    for command in &report.grants {
+        // One line each, however long: they are there to be pasted.
+        let _ = writeln!(text, "  run  {command}");
+    }
     let _ = writeln!(
         text,
         "  {}",

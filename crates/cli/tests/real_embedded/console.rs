@@ -14,7 +14,7 @@ pub(crate) fn tools(scene: Scene) -> TestResult {
     // The tool of 3.9 is still of the old package.
     let producer = match scene.version {
         KafkaVersion::V4_3_0 => JavaTool::CONSOLE_PRODUCER,
-        KafkaVersion::V3_9_1 => "kafka.tools.ConsoleProducer",
+        KafkaVersion::V3_9_1 | KafkaVersion::V3_4_0 => "kafka.tools.ConsoleProducer",
     };
     // The topic is made by its first use.
     let lines: Vec<String> = (0..50).map(|number| format!("line {number}")).collect();

@@ -89,7 +89,7 @@ impl Scene {
     pub(crate) fn name(&self, name: &str) -> String {
         let version = match self.version {
             KafkaVersion::V4_3_0 => "new",
-            KafkaVersion::V3_9_1 => "old",
+            KafkaVersion::V3_9_1 | KafkaVersion::V3_4_0 => "old",
         };
         format!("{name}-{version}")
     }
@@ -134,7 +134,7 @@ impl Scene {
     pub(crate) fn property_flag(&self) -> &'static str {
         match self.version {
             KafkaVersion::V4_3_0 => "--command-property",
-            KafkaVersion::V3_9_1 => "--consumer-property",
+            KafkaVersion::V3_9_1 | KafkaVersion::V3_4_0 => "--consumer-property",
         }
     }
 

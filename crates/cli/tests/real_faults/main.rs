@@ -6,7 +6,9 @@
 //! The tests share two brokers and one MirrorMaker 2 and run in this order: each leaves the flow as
 //! the next one needs it.
 
+mod connect;
 mod ended;
+mod old;
 mod running;
 mod setup;
 mod several;
@@ -25,6 +27,8 @@ fn main() -> ExitCode {
         test("a_record_that_is_too_large_is_named", ended::too_large),
         test("an_mm2_that_was_killed_is_named", ended::dead),
         test("an_mm2_that_may_not_read_its_pairs_of_offsets_is_named", switched::sealed),
+        test("old_bugs_of_mm2_3_4_0_are_told_with_their_numbers", old::mm2_3_4),
+        test("connectors_that_are_configured_apart_are_named", connect::apart),
         test("processes_that_cannot_tell_each_other_are_named", several::two_processes),
     ])
 }

@@ -210,6 +210,7 @@ config.storage.replication.factor = 1
 #[derive(Debug)]
 pub(crate) struct Doctor {
     file: PathBuf,
+    more: Vec<String>,
     _scratch: Scratch,
 }
 
@@ -223,13 +224,21 @@ pub(crate) struct Report {
 impl Doctor {
     pub(crate) fn new(properties: &str) -> Result<Self> {
         let scratch = Scratch::new("doctor")?;
-        Ok(Self { file: scratch.write("mm2.properties", properties)?, _scratch: scratch })
+        let file = scratch.write("mm2.properties", properties)?;
+        Ok(Self { file, more: Vec::new(), _scratch: scratch })
+    }
+
+    /// Asks with these arguments more.
+    pub(crate) fn with(mut self, more: &[&str]) -> Self {
+        self.more.extend(more.iter().map(|&one| one.to_owned()));
+        self
     }
 
     /// Asks about a group or topic of a flow.
     pub(crate) fn ask(&self, flow: &str, about: [&str; 2]) -> Result<Report> {
         let file = self.file.to_string_lossy();
         let args = ["doctor", &file, "--json", "--flow", flow, about[0], about[1]];
+        let args = args.into_iter().chain(self.more.iter().map(String::as_str));
         let start = Instant::now();
         let output = Twinlog::output(Path::new(env!("CARGO_BIN_EXE_twinlog")), args)?;
         let took = start.elapsed();

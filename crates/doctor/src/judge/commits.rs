@@ -131,7 +131,13 @@ impl Walk<'_> {
         (committed > end).then(|| {
             let summary =
                 format!("the group is committed at {committed} of {mirror}, which ends at {end}");
-            Finding::stops(Code::NegativeLag, summary).with(self.impact(tp))
+            let mut impact = self.impact(tp);
+            // What put the group there may have left a checkpoint that is no better.
+            let commit = self.source_commit(tp);
+            let exact = commit.and_then(|commit| self.exact_place(tp, commit)).map(|at| at.0);
+            let place = exact.or(self.target_place(tp)).filter(|place| *place <= end);
+            impact.places = place.map(|place| (mirror, place)).into_iter().collect();
+            Finding::stops(Code::NegativeLag, summary).with(impact)
         })
     }
 

@@ -27,6 +27,9 @@ const COMPARED: &[&str] = &[
     "offset-syncs.topic.location",
 ];
 
+/// Keys that begin so are read by the checkpoint connector alone.
+const OF_GROUPS: &[&str] = &["groups", "sync.group", "emit.checkpoints"];
+
 /// How names are formed: keys and their defaults.
 const NAMING: &[(&str, &str)] = &[
     (CLASS, "org.apache.kafka.connect.mirror.DefaultReplicationPolicy"),
@@ -50,7 +53,7 @@ impl Walk<'_> {
         }
         if let Some(first) = source.or(checkpoint) {
             found.extend(self.naming_of_file(first));
-            found.extend(self.drift(first));
+            found.extend(self.drift(first, checkpoint.unwrap_or(first)));
         }
         for connector in [source, checkpoint].into_iter().flatten() {
             found.extend(self.misspelt(connector));
@@ -72,7 +75,7 @@ impl Walk<'_> {
     }
 
     /// What changes a key of a connector: a line of the file, or on Connect a request.
-    fn set(&self, connector: &Connector, key: &str, value: &str) -> Fix {
+    pub(super) fn set(&self, connector: &Connector, key: &str, value: &str) -> Fix {
         match &self.facts.mm2.connect {
             // PATCH is there since Kafka 3.8 (KIP-477).
             Some(url) => Fix::Command(format!(
@@ -142,9 +145,16 @@ impl Walk<'_> {
         Some(finding.because("file"))
     }
 
-    fn drift<'a>(&'a self, runs: &'a Connector) -> impl Iterator<Item = Finding> + 'a {
+    /// Each key of the connector that reads it: on a Connect cluster others need not have it.
+    fn drift<'a>(
+        &'a self,
+        first: &'a Connector,
+        checkpoint: &'a Connector,
+    ) -> impl Iterator<Item = Finding> + 'a {
         let config = &self.facts.config;
         COMPARED.iter().filter_map(move |key| {
+            let is_of_groups = OF_GROUPS.iter().any(|beginning| key.starts_with(beginning));
+            let runs = if is_of_groups { checkpoint } else { first };
             let (says, that_runs) = (config.connector.get(*key), runs.config.get(*key));
             if says == that_runs {
                 return None;

@@ -1,13 +1,14 @@
 //! How far the records of each partition are copied.
 
+use twinlog_engine::observe::{Resource, Right, Rights};
 use twinlog_flow::Standing;
 use twinlog_types::{Code, State, TopicPartition};
 
 use super::topic::{finding, is_about_map, is_about_topic};
 use super::walk::{Draft, Finding, Walk, counted, on_topic, or_none};
 use crate::chain::{Fix, LinkName};
-use crate::facts::{Resource, Right, Trouble};
-use crate::remedy::{Impact, grant};
+use crate::facts::Trouble;
+use crate::remedy::{Impact, grants};
 
 impl Walk<'_> {
     pub(super) fn copy(&mut self) {
@@ -37,12 +38,14 @@ impl Walk<'_> {
 
     /// Offsets of the source that are not copied.
     fn lag(&self, tp: &TopicPartition) -> Option<u64> {
-        let seen = self.facts.partition(tp)?;
+        let seen = self.facts.partition(tp);
         if !self.is_mm2() {
-            return seen.lag_records;
+            return seen?.lag_records;
         }
         let copied = self.copied_by_mm2(tp)?;
-        Some(u64::try_from(seen.source_end? - (copied + 1)).unwrap_or(0))
+        let end = seen.and_then(|seen| seen.source_end);
+        let end = end.or_else(|| Some(self.facts.source_bounds.get(tp)?.1))?;
+        Some(u64::try_from(end - (copied + 1)).unwrap_or(0))
     }
 
     fn copy_evidence(&self, link: &mut Draft, tp: &TopicPartition, lag: Option<u64>) {
@@ -109,7 +112,7 @@ impl Walk<'_> {
             (State::Stopped, Some(code)) => {
                 let mut finding = Finding::blocks(*code, told).of(tp).with(missing);
                 if *code == Code::MissingPermission {
-                    finding = finding.fix(self.may_read(tp));
+                    finding.fix = self.may_read(tp);
                 }
                 link.found(finding);
             }
@@ -121,12 +124,10 @@ impl Walk<'_> {
     }
 
     /// The command that lets the mirror read a topic of the source.
-    fn may_read(&self, tp: &TopicPartition) -> Fix {
-        let right = Right {
-            on: self.facts.source.alias.clone(),
-            operation: "Read",
-            resource: Resource::Topic(tp.topic.clone()),
-        };
-        grant(self.facts, &right)
+    fn may_read(&self, tp: &TopicPartition) -> Vec<Fix> {
+        let on = self.facts.source.alias.clone();
+        let resource = Resource::Topic(tp.topic.clone());
+        let right = Right { on: on.clone(), resource, operation: "Read" };
+        grants(self.facts, &on, &Rights::of(right))
     }
 }

@@ -11,6 +11,7 @@ use crate::chain::{Fix, LinkName};
 use crate::facts::Trouble;
 use crate::mm2::CHECKPOINT_CONNECTOR;
 use crate::near::near;
+use crate::remedy::grants;
 
 /// What a misspelt key must have been meant to be to break the chain.
 pub(crate) const DECISIVE: &[&str] = &[
@@ -28,6 +29,8 @@ pub(crate) const DECISIVE: &[&str] = &[
 
 /// Patterns of MM2's default whose groups nobody means to keep: a console's, and internal ones.
 const MEANT_TO_BE_LEFT_OUT: &[&str] = &["console-consumer-.*", "__.*"];
+
+const VERSION: &str = "version of MirrorMaker 2";
 
 /// Partitions without a commit that are named.
 const NAMED_MAX: usize = 5;
@@ -148,6 +151,17 @@ impl Walk<'_> {
             finding.found_out = false;
             link.found(finding.because(&trouble.what));
         }
+        for side in [&facts.source, &facts.target] {
+            if let Some(told) = facts.rights.told(&side.alias) {
+                // Everything else is looked at all the same.
+                let severity = Severity::Error;
+                let finding = Finding::notes(Code::MissingPermission, severity, told);
+                let mut finding = finding.of_flow();
+                finding.found_out = false;
+                finding.fix = grants(facts, &side.alias, &facts.rights);
+                link.found(finding.because(side.alias.as_str()));
+            }
+        }
         if let (Ok(source), Ok(target)) = (&facts.source.id, &facts.target.id) {
             if source == target {
                 let (a, b) = (&facts.source.alias, &facts.target.alias);
@@ -197,7 +211,9 @@ impl Walk<'_> {
             match (own.state, own.code) {
                 (State::InSync, _) => {}
                 (State::Unknown, code) => {
-                    link.unknown(self.told(&Trouble::new(code, reason)), Vec::new());
+                    let trouble = self.told(&Trouble::new(code, reason));
+                    let (topic, on) = (self.state_topic(), &self.facts.target.alias);
+                    link.unknown(trouble.for_want_of(on, "Read", topic), Vec::new());
                 }
                 (_, Some(code)) => link.found(Finding::blocks(code, reason).of_flow()),
                 (_, None) => link.ok(reason),
@@ -209,10 +225,8 @@ impl Walk<'_> {
     fn flow_of_mm2(&self, link: &mut Draft) {
         let mm2 = &self.facts.mm2;
         let target = &self.facts.target.alias;
-        if let Some(version) = &mm2.version {
-            let topic = self.facts.config.worker.get("status.storage.topic");
-            let place = format!("{target}: topic {}", topic.cloned().unwrap_or_default());
-            link.saw("version of MirrorMaker 2", version, place);
+        if let Some((version, place)) = self.version() {
+            link.saw(VERSION, version, place);
         }
         if let Some(url) = &mm2.connect {
             link.saw("RUNNING on Connect", mm2.running, url.as_str());
@@ -247,11 +261,31 @@ impl Walk<'_> {
         }
     }
 
+    /// What is known of MM2's version, and what shows it.
+    fn version(&self) -> Option<(String, String)> {
+        let (mm2, target) = (&self.facts.mm2, &self.facts.target.alias);
+        let told = mm2.version_words()?;
+        let topic = |key: &str| self.facts.config.worker.get(key).cloned().unwrap_or_default();
+        let place = match (&mm2.version, &mm2.connect) {
+            (Some(_), Some(url)) => url.clone(),
+            (Some(_), None) => format!("{target}: topic {}", topic("status.storage.topic")),
+            (None, _) => format!("{target}: topic {}, tasks", topic("config.storage.topic")),
+        };
+        Some((told, place))
+    }
+
+    pub(super) fn with_version(&self, finding: Finding) -> Finding {
+        match self.version() {
+            Some((version, place)) => finding.seen(VERSION, version, place),
+            None => finding,
+        }
+    }
+
     /// The processes of dedicated MM2.
     fn workers(&self, link: &mut Draft) {
         let (mm2, target) = (&self.facts.mm2, &self.facts.target.alias);
         match &mm2.worker {
-            Err(trouble) => link.unknown(trouble.clone(), Vec::new()),
+            Err(trouble) => link.unseen(trouble.clone()),
             Ok(None) => {
                 let summary = "MirrorMaker 2 does not run: its workers' group does not exist";
                 link.found(Finding::blocks(Code::MirrorNotRunning, summary).of_flow());

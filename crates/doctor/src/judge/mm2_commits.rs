@@ -6,9 +6,9 @@ use super::walk::{Draft, Finding, Walk, counted};
 use crate::mm2::CHECKPOINT_CONNECTOR;
 use crate::remedy::Impact;
 
-/// Positions are the source's, not translated.
+/// Positions are the source's, not translated: up to MM2 3.2.
 const UNTRANSLATED: &str = "KAFKA-12635";
-/// The distance to a pair was added with the holes in it.
+/// The distance to a pair was added with the holes in it: up to MM2 3.4.0.
 const ADDED: &str = "KAFKA-12468";
 
 impl Walk<'_> {
@@ -56,6 +56,8 @@ impl Walk<'_> {
         let interval = facts.config.sync_group_offsets_interval.as_secs();
         let late = u64::try_from(age).unwrap_or(0) > interval.saturating_mul(2) + 1;
         match (facts.mm2.is_alive(), is_there) {
+            // Whether it runs may not be seen.
+            (false, _) if facts.mm2.worker.is_err() => None,
             (false, true) => Some(Finding::stops(Code::MirrorNotRunning, told)),
             (false, false) => {
                 let told = format!(
@@ -108,8 +110,9 @@ impl Walk<'_> {
             return None;
         }
         let (issue, why) = self.which_bug(tp, stands, (source, target))?;
+        let versions = if issue == ADDED { "3.4.0" } else { "3.2" };
         let summary = format!(
-            "{tp}: {issue}: {why}; the group stands at {stands} of {end}, {}",
+            "{tp}: {issue}, of MirrorMaker 2 up to {versions}: {why}; the group stands at {stands} of {end}, {}",
             match (place, skipped) {
                 (Some(place), 0) => format!("its place is {place}"),
                 (Some(place), n) =>
@@ -122,6 +125,7 @@ impl Walk<'_> {
         let seen = format!("{}: topic {}", facts.target.alias, facts.checkpoints.topic);
         let finding = Finding::notes(Code::Mm2KnownBug, Severity::Error, summary).because(issue);
         let finding = finding.seen("checkpoint of the group", format!("{source}->{target}"), seen);
+        let finding = self.with_version(finding);
         Some(finding.with(impact).fix(self.upgrade()))
     }
 

@@ -4,9 +4,9 @@ use twinlog_mirror::{OffsetSyncStore, SyncTranslation};
 use twinlog_types::{Code, Severity, SourceOffset, TargetOffset, TopicPartition};
 
 use super::walk::{Draft, Finding, Walk, counted, or_none};
-use crate::chain::Fix;
+use crate::chain::{Fix, Subject};
 use crate::history::SyncHistory;
-use crate::mm2::{CHECKPOINT_CONNECTOR, SOURCE_CONNECTOR};
+use crate::mm2::{CHECKPOINT_CONNECTOR, Connector, SOURCE_CONNECTOR};
 use crate::remedy::Impact;
 
 /// Where MM2 keeps its offset-syncs unless told otherwise.
@@ -22,7 +22,7 @@ impl Walk<'_> {
                 if let Some(finding) = self.unread_by_mm2_either() {
                     link.found(finding);
                 }
-                link.unknown(trouble.clone(), Vec::new());
+                link.unseen(trouble.clone());
                 return;
             }
             Ok(there) => there,
@@ -36,7 +36,9 @@ impl Walk<'_> {
         for tp in self.on_the_way() {
             let Some(found) = there.get(&tp) else {
                 link.saw(format!("pairs of {tp}"), 0, place.clone());
-                link.found(self.without_syncs(&tp).of(&tp));
+                if !self.is_empty_topic(&tp) {
+                    link.found(self.without_syncs(&tp).of(&tp));
+                }
                 continue;
             };
             pairs += found.count;
@@ -56,32 +58,30 @@ impl Walk<'_> {
 
     /// Writer and reader of the pairs may be configured apart where they run in a Connect cluster.
     fn location(&self, link: &mut Draft) {
-        let mm2 = &self.facts.mm2;
-        let (Some(writer), Some(reader)) =
-            (mm2.connector(SOURCE_CONNECTOR), mm2.connector(CHECKPOINT_CONNECTOR))
-        else {
-            return;
-        };
-        let of = |config: &std::collections::BTreeMap<String, String>| {
-            config.get(LOCATION).cloned().unwrap_or_else(|| "source".to_owned())
-        };
-        let (writes, reads) = (of(&writer.config), of(&reader.config));
-        if writes == reads {
-            return;
-        }
-        let topic =
-            self.facts.config.worker.get("config.storage.topic").cloned().unwrap_or_default();
-        let place =
-            |name: &str| format!("{}: topic {topic}, connector {name}", self.facts.target.alias);
+        let Some([(writer, writes), (reader, reads)]) = self.apart() else { return };
         let summary = format!(
-            "{SOURCE_CONNECTOR} writes the pairs of offsets on the {writes}, and \
-             {CHECKPOINT_CONNECTOR} reads them on the {reads}"
+            "{} writes the pairs of offsets on the {writes}, and {} reads them on the {reads}",
+            writer.name, reader.name
         );
         let finding = Finding::blocks(Code::OffsetSyncsLocationMismatch, summary).of_flow();
         let finding = finding
-            .seen(format!("{LOCATION} of the writer"), &writes, place(SOURCE_CONNECTOR))
-            .seen(format!("{LOCATION} of the reader"), &reads, place(CHECKPOINT_CONNECTOR));
-        link.found(finding.fix(self.property(LOCATION, &writes)));
+            .seen(format!("{LOCATION} of the writer"), writes, self.config_place(writer))
+            .seen(format!("{LOCATION} of the reader"), reads, self.config_place(reader));
+        link.found(finding.fix(self.set(reader, LOCATION, writes)));
+    }
+
+    /// Who writes the pairs and who reads them, and where, if that is not one place.
+    pub(super) fn apart(&self) -> Option<[(&Connector, &str); 2]> {
+        let mm2 = &self.facts.mm2;
+        let both = [SOURCE_CONNECTOR, CHECKPOINT_CONNECTOR].map(|name| mm2.connector(name));
+        let [Some(writer), Some(reader)] = both else { return None };
+        let of = |connector: &Connector| -> String {
+            connector.config.get(LOCATION).map_or("source", |value| value.trim()).to_owned()
+        };
+        let places = ["source", "target"];
+        let place = |connector| places.into_iter().find(|place| *place == of(connector));
+        let (writes, reads) = (place(writer)?, place(reader)?);
+        (writes != reads).then_some([(writer, writes), (reader, reads)])
     }
 
     fn no_syncs_topic(&self) -> Finding {
@@ -128,6 +128,13 @@ impl Walk<'_> {
 
     fn target_end(&self, tp: &TopicPartition) -> i64 {
         self.facts.bounds.get(&self.facts.mirror_of(tp)).map_or(0, |(_, end)| *end)
+    }
+
+    /// Nothing was there to copy: only a group that has committed there misses its place.
+    fn is_empty_topic(&self, tp: &TopicPartition) -> bool {
+        let seen = self.facts.source_bounds.get(tp);
+        let empty = seen.is_some_and(|(start, end)| start == end);
+        empty && self.target_end(tp) == 0 && matches!(self.subject, Subject::Topic(_))
     }
 
     fn without_syncs(&self, tp: &TopicPartition) -> Finding {
@@ -232,6 +239,7 @@ impl Walk<'_> {
             let finding =
                 Finding::notes(Code::Mm2KnownBug, Severity::Error, bug).because("KAFKA-14666");
             let finding = finding.seen("a pair that is not gone by", below, place);
+            let finding = self.with_version(finding);
             link.found(finding.of(tp).fix(self.upgrade()));
             return;
         }

@@ -40,7 +40,7 @@ impl Walk<'_> {
         }
         match &facts.checkpoints.read {
             Err(trouble) if self.is_mm2() || self.only_target => {
-                link.unknown(self.told(trouble), Vec::new());
+                link.unseen(self.told(trouble));
             }
             // twinlog's groups do not depend on them.
             Err(trouble) => link.saw("not found out", &trouble.what, place),
@@ -87,7 +87,9 @@ impl Walk<'_> {
             if facts.checkpoint(&tp).is_some() || facts.checkpoints.read.is_err() {
                 continue;
             }
-            let finding = if facts.checkpoints.total == 0 && self.checkpoints_are_due() {
+            // Pairs that are looked for elsewhere are told of where they are.
+            let pairs = facts.syncs.read.is_ok() && self.apart().is_none();
+            let finding = if pairs && facts.checkpoints.total == 0 && self.checkpoints_are_due() {
                 let summary = "there are pairs of offsets and no checkpoint of any group: the \
                                checkpoint task cannot read the pairs";
                 Finding::stops(Code::OffsetSyncsUnreadable, summary)
@@ -111,6 +113,14 @@ impl Walk<'_> {
         let place = on_group(&facts.target, group);
         let listing = facts.target.groups.as_ref().ok().and_then(|groups| groups.get(group));
         let state = listing.map_or("absent", |listing| listing.state.as_str());
+        let commits = facts.group.as_ref().map(|group| &group.target_commits);
+        if let (None, Some(Err(trouble))) = (listing, commits)
+            && trouble.code == Some(Code::MissingPermission)
+        {
+            // Not listed, because it may not be described.
+            link.unknown(trouble.clone(), self.on_the_way());
+            return self.push(link);
+        }
         if facts.target.groups.is_ok() {
             link.saw("state", state, place.clone());
         }

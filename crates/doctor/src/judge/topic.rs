@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use twinlog_engine::observe::Resource;
 use twinlog_flow::Standing;
 use twinlog_flow::topics::Exclusion;
 use twinlog_mirror::{Refusal, Verdict, why_not_replicated};
@@ -10,6 +11,7 @@ use twinlog_types::{Code, Severity, State, TopicName, TopicPartition};
 use super::group::{added, did_you_mean, list, partitions, without};
 use super::walk::{Draft, Finding, Walk, counted, on_topic};
 use crate::chain::{Fix, LinkName};
+use crate::facts::Trouble;
 use crate::mm2::{CHECKPOINT_CONNECTOR, SOURCE_CONNECTOR};
 use crate::near::near;
 
@@ -49,6 +51,14 @@ impl Walk<'_> {
         }
         let mut link = Draft::new(LinkName::SourceTopic);
         let Some(count) = count.copied() else {
+            if facts.source.hidden.contains(topic) {
+                let on = &facts.source.alias;
+                let what = format!("topic {topic} of {on} may not be seen");
+                let trouble = Trouble::new(Some(Code::MissingPermission), what);
+                let resource = Resource::Topic(topic.clone());
+                link.unknown(trouble.for_want_of(on, "Read", resource), Vec::new());
+                return self.push(link);
+            }
             link.found(self.no_topic(topic));
             return self.push(link);
         };
@@ -149,6 +159,14 @@ impl Walk<'_> {
         if let Some(refusal) = why_not_replicated(&facts.config, topic.as_str()) {
             let finding = self.not_mirrored(link, topic, refusal);
             link.found(all(finding));
+            return;
+        }
+        if facts.target.hidden.contains(&mirror) {
+            let on = &facts.target.alias;
+            let what = format!("topic {mirror} of {on} may not be seen");
+            let trouble = Trouble::new(Some(Code::MissingPermission), what);
+            let trouble = trouble.for_want_of(on, "Read", Resource::Topic(mirror));
+            link.unknown(trouble, here.into_iter().cloned().collect());
             return;
         }
         if self.is_mm2() {

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use twinlog_types::{GroupId, Partition, Severity, TopicPartition};
+use twinlog_engine::observe::{Resource, Rights};
+use twinlog_types::{Code, GroupId, Partition, Severity, TopicPartition};
 
-use super::{mirrored_by, offsets_link};
+use super::{mirrored_by, offsets_link, state_topic};
 use crate::chain::{Chain, Evidence, Fix, Link, LinkName, LinkState, MirroredBy, Subject};
 use crate::facts::{Facts, Side, Trouble};
 pub(super) use crate::findings::{Finding, Weight};
-use crate::remedy::{Scene, fixes, grant, joined, meaning};
+use crate::remedy::{Scene, fixes, grants, joined, meaning};
 
 /// Partitions of which a summary speaks one by one.
 const NAMED_MAX: usize = 3;
@@ -36,6 +37,8 @@ pub(super) struct Draft {
     /// One by one.
     each: Vec<Finding>,
     unknown: Vec<(Trouble, Vec<TopicPartition>)>,
+    /// Could not be found out, and the walk goes on without it.
+    unseen: Vec<Trouble>,
 }
 
 impl Draft {
@@ -47,12 +50,13 @@ impl Draft {
             findings: Vec::new(),
             each: Vec::new(),
             unknown: Vec::new(),
+            unseen: Vec::new(),
         }
     }
 
     /// Whether nothing was found.
     pub(super) fn is_empty(&self) -> bool {
-        self.findings.is_empty() && self.unknown.is_empty()
+        self.findings.is_empty() && self.unknown.is_empty() && self.unseen.is_empty()
     }
 
     /// What is said when nothing is wrong.
@@ -107,6 +111,16 @@ impl Draft {
 
     pub(super) fn unknown(&mut self, trouble: Trouble, partitions: Vec<TopicPartition>) {
         self.unknown.push((trouble, partitions));
+    }
+
+    /// Could not be found out; what comes behind it can be looked at without, where that is for
+    /// want of a right. Anything else ends the way.
+    pub(super) fn unseen(&mut self, trouble: Trouble) {
+        if trouble.code == Some(Code::MissingPermission) {
+            self.unseen.push(trouble);
+        } else {
+            self.unknown(trouble, Vec::new());
+        }
     }
 }
 
@@ -202,7 +216,7 @@ impl<'a> Walk<'a> {
     }
 
     pub(super) fn push(&mut self, draft: Draft) {
-        let Draft { name, summary, evidence, mut findings, each, unknown } = draft;
+        let Draft { name, summary, evidence, mut findings, each, unknown, unseen } = draft;
         for finding in findings.iter().filter(|finding| finding.weight == Weight::Stops) {
             self.leaves(&finding.partitions);
         }
@@ -213,14 +227,14 @@ impl<'a> Walk<'a> {
         let broken = |finding: &Finding| finding.severity != Severity::Info;
         let state = if findings.iter().any(broken) {
             LinkState::Broken
-        } else if unknown.is_empty() {
+        } else if unknown.is_empty() && unseen.is_empty() {
             LinkState::Ok
         } else {
             LinkState::Unknown
         };
         let mut said: Vec<String> =
             findings.iter().map(|finding| finding.summary.clone()).collect();
-        for (trouble, _) in &unknown {
+        for trouble in unknown.iter().map(|(trouble, _)| trouble).chain(&unseen) {
             if !said.contains(&trouble.what) {
                 said.push(trouble.what.clone());
             }
@@ -229,10 +243,17 @@ impl<'a> Walk<'a> {
             said.insert(0, summary);
         }
         let first = (state != LinkState::Unknown).then(|| findings.first()).flatten();
-        let unread = unknown.iter().find(|(trouble, _)| trouble.code.is_some());
+        let unread = unknown.iter().map(|(trouble, _)| trouble).chain(&unseen);
+        let unread = unread.into_iter().find(|trouble| trouble.code.is_some());
         let told = first.map(|finding| self.completed(finding.clone()));
         let mut all: Vec<Finding> = each.into_iter().map(|one| self.completed(one)).collect();
-        let troubles = unknown.iter().filter_map(|(trouble, _)| self.of_trouble(name, trouble));
+        // What is said of all missing rights at once is not said of one again.
+        let is_told = |trouble: &Trouble| {
+            trouble.right.as_ref().is_some_and(|right| self.facts.rights.tell_of(right))
+        };
+        let troubles = unknown.iter().map(|(trouble, _)| trouble).chain(&unseen);
+        let troubles = troubles.filter(|trouble| !is_told(trouble));
+        let troubles = troubles.filter_map(|trouble| self.of_trouble(name, trouble));
         all.extend(troubles);
         let without_code = unknown.iter().filter(|(trouble, _)| trouble.code.is_none());
         let without_code = without_code.map(|(trouble, _)| trouble.what.clone()).collect();
@@ -243,7 +264,7 @@ impl<'a> Walk<'a> {
             evidence,
             code: match &told {
                 Some(finding) => Some(finding.code),
-                None => unread.and_then(|(trouble, _)| trouble.code),
+                None => unread.and_then(|trouble| trouble.code),
             },
             severity: told.as_ref().map(|finding| finding.severity),
             blocks: match state {
@@ -261,7 +282,7 @@ impl<'a> Walk<'a> {
             fix: match told {
                 Some(finding) => finding.fix,
                 None => unread
-                    .and_then(|(trouble, _)| self.of_trouble(name, trouble))
+                    .and_then(|trouble| self.of_trouble(name, trouble))
                     .map(|finding| finding.fix)
                     .unwrap_or_default(),
             },
@@ -277,6 +298,7 @@ impl<'a> Walk<'a> {
             subject: self.subject,
             file: self.file,
             by: self.by,
+            unseen: !finding.found_out && !finding.fix.is_empty(),
             finding_partitions: &finding.partitions,
             impact: &finding.impact,
         };
@@ -300,8 +322,10 @@ impl<'a> Walk<'a> {
                 | LinkName::OffsetMap
                 | LinkName::Checkpoints
         );
-        let Some(right) = &trouble.right else { return Some(self.completed(finding)) };
-        Some(finding.fix(grant(self.facts, right)))
+        if let Some(right) = &trouble.right {
+            finding.fix = grants(self.facts, &right.on, &Rights::of((**right).clone()));
+        }
+        Some(self.completed(finding))
     }
 
     /// `partitions` go no further; an empty list is everything.
@@ -323,6 +347,11 @@ impl<'a> Walk<'a> {
             concerned: self.concerned,
             links: self.links,
         }
+    }
+
+    /// Where twinlog keeps what it knows of the flow.
+    pub(super) fn state_topic(&self) -> Resource {
+        Resource::Topic(state_topic(self.facts))
     }
 
     pub(super) fn offsets_name(&self) -> LinkName {

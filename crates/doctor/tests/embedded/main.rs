@@ -3,4 +3,5 @@
 
 mod doctoring;
 mod explaining;
+mod rights;
 mod world;

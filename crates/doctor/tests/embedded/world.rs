@@ -8,14 +8,17 @@ use std::time::Duration;
 
 use twinlog_client::{Dial, WireStream};
 use twinlog_doctor::{Chain, Diagnosis, Facts, Subject, Survey, Wanted, diagnose, explain};
-use twinlog_embedded::{EmbeddedCluster, EmbeddedOptions, NewRecord};
+use twinlog_embedded::{AuthorizerOptions, EmbeddedCluster, EmbeddedOptions, NewRecord};
 use twinlog_engine::observe::Observer;
 use twinlog_engine::{Engine, EngineOptions};
 use twinlog_mirror::Configuration;
 
+/// Who runs the mirror, where clusters ask for rights; who looks at it is `User:ANONYMOUS`.
+const ADMIN: &str = "User:admin";
+
 /// Finds the cluster by the host's name.
 #[derive(Clone)]
-pub(crate) struct Network([EmbeddedCluster; 2]);
+pub(crate) struct Network([EmbeddedCluster; 2], Option<&'static str>);
 
 impl Dial for Network {
     fn dial<'a>(
@@ -28,7 +31,10 @@ impl Dial for Network {
                 cluster.addresses().iter().any(|(name, _)| name == host)
             };
             let cluster = self.0.iter().find(known).ok_or(io::ErrorKind::NotFound)?;
-            let stream: Box<dyn WireStream> = Box::new(cluster.connect(host, port)?);
+            let stream: Box<dyn WireStream> = Box::new(match self.1 {
+                Some(principal) => cluster.connect_as(host, port, principal)?,
+                None => cluster.connect(host, port)?,
+            });
             Ok(stream)
         })
     }
@@ -42,9 +48,21 @@ pub(crate) struct World {
 impl World {
     /// `orders` with 100 records, and groups in its middle.
     pub(crate) fn new(seed: u64) -> Self {
+        Self::with(seed, None)
+    }
+
+    /// The same on clusters that let nobody do anything but who runs the mirror.
+    pub(crate) fn guarded(seed: u64) -> Self {
+        let super_users = vec![ADMIN.to_owned()];
+        let authorizer = AuthorizerOptions { super_users, ..AuthorizerOptions::default() };
+        Self::with(seed, Some(authorizer))
+    }
+
+    fn with(seed: u64, authorizer: Option<AuthorizerOptions>) -> Self {
         let start = |name: &str, seed| {
             let mut options = EmbeddedOptions::new(name);
             options.seed = seed;
+            options.authorizer.clone_from(&authorizer);
             EmbeddedCluster::start(options)
         };
         let world = Self { source: start("hello", seed), target: start("world", seed ^ 1) };
@@ -80,13 +98,18 @@ impl World {
     }
 
     pub(crate) fn network(&self) -> Arc<Network> {
-        Arc::new(Network([self.source.clone(), self.target.clone()]))
+        self.network_of(None)
+    }
+
+    fn network_of(&self, principal: Option<&'static str>) -> Arc<Network> {
+        Arc::new(Network([self.source.clone(), self.target.clone()], principal))
     }
 
     pub(crate) fn start(&self) -> Engine {
         let clock = self.target.clone();
         let clock = Arc::new(move || clock.now_ms());
-        let options = EngineOptions::new("engine".to_owned(), 7, self.network(), clock);
+        let options =
+            EngineOptions::new("engine".to_owned(), 7, self.network_of(Some(ADMIN)), clock);
         Engine::start(&self.configuration(), &[], options)
     }
 
@@ -125,6 +148,7 @@ impl World {
         let bootstrap = (self.source.bootstrap(), self.target.bootstrap());
         let now_ms = self.target.now_ms();
         let mut survey = Survey::new(observer.config.clone(), bootstrap, reading.notes, now_ms);
+        survey.wanted.clone_from(wanted);
         survey.read(&observer).await;
         diagnose(&mut survey, wanted, "mm2.properties")
     }

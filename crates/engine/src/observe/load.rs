@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use twinlog_batch::Head;
-use twinlog_client::{ClientError, ErrorCode, Isolation, OffsetSpec, Topics};
+use twinlog_client::{ClientError, ErrorCode, Isolation, OffsetSpec};
 use twinlog_flow::Standing;
 use twinlog_flow::topics::MirroredTopic;
 use twinlog_offsets::OffsetMap;
@@ -254,8 +254,7 @@ impl Observer {
 
     async fn state_partitions(&self) -> Result<Vec<TopicPartition>, ClientError> {
         let topic = state::topic_name(&self.config.name.source);
-        let listed = self.target.topics(Topics::Named(std::slice::from_ref(&topic))).await?;
-        let partitions = listed.first().map_or(0, |topic| topic.partitions.len() as i32);
+        let partitions = state::partitions(&self.target, &topic).await?;
         Ok((0..partitions).map(|partition| TopicPartition::new(topic.clone(), partition)).collect())
     }
 

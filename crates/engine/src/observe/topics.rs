@@ -64,7 +64,12 @@ impl Observer {
                 return;
             }
         };
-        let plan = self.plan(&source, &target, &known_topics(&stored));
+        let mut known = known_topics(&stored);
+        let hidden = self.hidden(&source, &target, &known).await;
+        // Of what may not be described nobody knows whether it was deleted.
+        known.retain(|topic| !hidden.contains_key(&topic.source));
+        let mut plan = self.plan(&source, &target, &known);
+        plan.create.retain(|topic| !hidden.contains_key(&topic.source));
         let unmade = self.why_not_made(&plan).await;
         let bounds = self.target_bounds(&plan, found).await;
         let mut maps = match self.maps(pair, stored, &bounds, None).await {
@@ -101,7 +106,7 @@ impl Observer {
         if let Err(error) = read {
             self.miss(found, false, "operators' decisions", &error);
         }
-        let sight = Sight { plan, unmade, ends, bounds, maps, close, decisions };
+        let sight = Sight { plan, unmade, ends, bounds, maps, close, decisions, hidden };
         self.put_topics(found, &sight);
         self.put_groups(found, &commits, &sight.maps, &sight.made_again());
     }
@@ -270,6 +275,7 @@ impl Observer {
         let mut names: BTreeSet<&TopicName> = sight.ends.keys().map(|tp| &tp.topic).collect();
         names.extend(sight.plan.stopped.iter().map(|verdict| &verdict.topic));
         names.extend(sight.plan.mirror.iter().map(|topic| &topic.source));
+        names.extend(sight.hidden.keys());
         let now_ms = self.now_ms();
         let runs = found.own.state == State::InSync;
         for name in names {
@@ -375,6 +381,8 @@ struct Sight {
     maps: Maps,
     close: Close,
     decisions: Decisions,
+    /// Topics that may not be described where they should be.
+    hidden: BTreeMap<TopicName, Standing>,
 }
 
 impl Sight {
@@ -401,6 +409,9 @@ impl Sight {
 
     /// How the topic as a whole stands, where there is something to say.
     fn topic(&self, topic: &TopicName) -> Option<Standing> {
+        if let Some(hidden) = self.hidden.get(topic) {
+            return Some(hidden.clone());
+        }
         let whole =
             |verdict: &&TopicVerdict| verdict.topic == *topic && verdict.partitions.is_none();
         if let Some(verdict) = self.plan.stopped.iter().find(whole) {

@@ -113,3 +113,33 @@ fn converters_that_change_bytes_are_an_error_and_unknown_ones_a_note() {
     }
     assert_eq!(found(&facts, Code::ConverterChangesRecords), None);
 }
+
+#[test]
+fn keys_of_groups_are_compared_with_the_connector_that_reads_them() {
+    let mut facts = by_mm2("");
+    facts.mm2.connect = Some("http://connect:8083".into());
+    facts.mm2.running = true;
+    // A source connector of a Connect cluster need not say what groups are carried over.
+    let source = facts.mm2.connectors.get_mut(SOURCE_CONNECTOR).expect("a connector");
+    source.config.remove("groups");
+    source.config.remove("sync.group.offsets.enabled");
+    assert_eq!(found(&facts, Code::ConfigDrift), None);
+    set(&mut facts, CHECKPOINT_CONNECTOR, "sync.group.offsets.enabled", "false");
+    let drift = found(&facts, Code::ConfigDrift).expect("told");
+    assert!(drift.summary.contains("sync.group.offsets.enabled = false"), "{}", drift.summary);
+}
+
+#[test]
+fn a_place_of_pairs_that_one_connector_says_is_mended_at_that_connector() {
+    let mut facts = by_mm2("");
+    facts.mm2.connect = Some("http://connect:8083".into());
+    facts.mm2.running = true;
+    set(&mut facts, CHECKPOINT_CONNECTOR, "offset-syncs.topic.location", "target");
+    let finding = found(&facts, Code::OffsetSyncsLocationMismatch).expect("told");
+    let fix = format!(
+        "curl -X PATCH -H 'Content-Type: application/json' \
+         http://connect:8083/connectors/{CHECKPOINT_CONNECTOR}/config -d \
+         '{{\"offset-syncs.topic.location\":\"source\"}}'"
+    );
+    assert_eq!(finding.fix.first(), Some(&Fix::Command(fix)));
+}

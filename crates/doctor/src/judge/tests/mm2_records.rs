@@ -226,6 +226,11 @@ fn positions_that_an_old_bug_put_too_far_ahead_name_the_issue() {
     bounds(&mut facts, (0, 1_000), (0, 100));
     stands_at(&mut facts, (1_000, 100), &[(0, 0)]);
     assert_eq!(bug(&facts), ("KAFKA-12468".into(), 0));
+    // The checkpoint is as wrong as the commit: it is no place to be put to.
+    let told = found(&facts, Code::NegativeLag).expect("told");
+    assert!(format!("{:?}", told.fix).contains("--to-offset 100 "), "{told:?}");
+    let seen = found(&facts, Code::Mm2KnownBug).expect("told").evidence;
+    assert!(seen.iter().any(|seen| seen.value == "3.4 or older"), "{seen:?}");
     // `markers`, the group in the middle: 98 markers lie before its place.
     let mut facts = by_mm2("");
     old(&mut facts);
@@ -318,4 +323,16 @@ fn offsets_that_nobody_writes_again_have_expired() {
     read_of(&mut facts).target_commits = Ok(BTreeMap::new());
     facts.target.groups = Ok(BTreeMap::new());
     assert_eq!(errors(&facts), [Code::MirrorNotRunning, Code::OffsetsExpired]);
+}
+
+#[test]
+fn a_topic_without_any_record_is_no_error_unless_a_group_misses_its_place_there() {
+    let mut facts = by_mm2("");
+    facts.mm2.copied.clear();
+    bounds(&mut facts, (0, 0), (0, 0));
+    facts.syncs.read = Ok(Some(BTreeMap::new()));
+    facts.subject = super::topic_subject();
+    assert_eq!(errors(&facts), []);
+    facts.subject = super::group_subject();
+    assert!(errors(&facts).contains(&Code::NothingCopied));
 }
