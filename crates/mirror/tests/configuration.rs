@@ -221,6 +221,37 @@ fn what_needs_java_code_is_refused() {
 }
 
 #[test]
+fn grp_3_contradicting_naming_policies_are_refused_with_both_places() {
+    let class = |name: &str| {
+        format!(
+            "replication.policy.class = org.apache.kafka.connect.mirror.{name}ReplicationPolicy"
+        )
+    };
+    let (identity, default) = (class("Identity"), class("Default"));
+    let levels = refused(&format!("{identity}\nhello->world.{default}"));
+    assert!(
+        levels.len() == 1 && levels[0].contains(":6: ") && levels[0].contains("line 5"),
+        "{levels:?}"
+    );
+    let twice = refused(&format!("{identity}\n{default}"));
+    assert!(
+        twice.len() == 1 && twice[0].contains(":5: ") && twice[0].contains("line 6"),
+        "{twice:?}"
+    );
+    let separators =
+        refused("replication.policy.separator = _\nhello->world.replication.policy.separator = -");
+    assert!(separators.len() == 1 && separators[0].contains("line 5"), "{separators:?}");
+    // One place, or two that agree.
+    for sound in [
+        identity.clone(),
+        format!("hello->world.{default}"),
+        format!("{identity}\nhello->world.{identity}"),
+    ] {
+        accepted(&sound);
+    }
+}
+
+#[test]
 fn aborted_records_are_not_data_unless_the_file_says_so() {
     let isolation = |line: &str| accepted(line).flows()[0].isolation;
     assert_eq!(isolation(""), Isolation::ReadCommitted);

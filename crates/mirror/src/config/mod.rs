@@ -12,6 +12,7 @@ mod flow;
 mod levels;
 mod notes;
 mod own;
+mod policies;
 mod reader;
 mod resolved;
 mod variables;
@@ -125,6 +126,7 @@ impl Configuration {
             let levels = Levels { all };
             let mut builder = Builder { levels, unresolved, problems: &mut problems };
             let configuration = builder.build();
+            policies::check(&properties, &builder.levels, &configuration.enabled, builder.problems);
             let aliases: Vec<_> =
                 configuration.clusters.iter().map(|cluster| cluster.alias.clone()).collect();
             notes::take(&properties, &builder.levels, &aliases, &mut notes);
