@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use twinlog_client::{ClientError, Cluster};
+use twinlog_client::{ClientError, Cluster, GroupKind};
 use twinlog_doctor::near;
 use twinlog_engine::observe::{MappedPartition, Mirror};
 use twinlog_flow::Standing;
@@ -299,9 +299,12 @@ async fn group_offsets(flow: &Flow, group: &GroupId) -> Result<Vec<GroupOffset>,
     if let Some(error) = flow.mirror.source_error() {
         return Err(failed(error));
     }
+    let listed = flow.source.list_groups().await.map_err(|error| failed(&error))?;
+    let share = listed.into_iter().filter(|listing| listing.kind == GroupKind::Share);
+    let share: BTreeSet<GroupId> = share.map(|listing| listing.group).collect();
     let mut answers = flow
         .source
-        .fetch_offsets(std::slice::from_ref(group))
+        .fetch_positions(std::slice::from_ref(group), &share)
         .await
         .map_err(|error| failed(&error))?;
     let commits = match answers.remove(group) {

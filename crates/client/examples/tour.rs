@@ -5,7 +5,7 @@
 //! cargo run -p twinlog-client --example tour -- 127.0.0.1:9092
 //! ```
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
@@ -156,6 +156,13 @@ async fn main() -> Result<(), Box<dyn Error>> {
     println!("committed: {:?}", cluster.commit_offsets(&group, &commit).await?);
     let groups = [group.clone(), GroupId::from("twinlog-tour-missing")];
     println!("committed offsets: {:?}", cluster.fetch_offsets(&groups).await?);
+
+    // Where a share group begins.
+    let share = GroupId::from("twinlog-tour-share");
+    let begin = [(tp.clone(), 1, String::new())];
+    println!("share group: {:?}", cluster.commit_share_offsets(&share, &begin).await?);
+    let shares = BTreeSet::from([share.clone()]);
+    println!("it begins: {:?}", cluster.fetch_positions(&[share], &shares).await?);
     for listing in cluster.list_groups().await?.into_iter().filter(|g| g.group == group) {
         println!("listed: {listing:?}");
         println!("described: {:?}", cluster.describe_group(&group, listing.kind).await?);

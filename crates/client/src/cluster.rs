@@ -122,7 +122,7 @@ impl Cluster {
             refresh: Mutex::default(),
             last_good: Mutex::default(),
             coordinators: Mutex::default(),
-            bytes_per_group: AtomicUsize::new(crate::groups::BYTES_PER_GROUP),
+            bytes_per_group: AtomicUsize::new(crate::positions::BYTES_PER_GROUP),
             options,
         };
         Self { inner: Arc::new(inner) }

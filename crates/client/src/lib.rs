@@ -30,9 +30,11 @@ mod join;
 mod leader;
 mod metadata;
 mod offsets;
+mod positions;
 mod produce;
 mod read;
 mod rights;
+mod share;
 mod transaction;
 
 pub use admin::{NewTopic, Refusal};
@@ -46,6 +48,7 @@ pub use groups::{CommittedOffset, GroupDescription, GroupKind, GroupListing, Gro
 pub use leader::{LeaderView, ProducerState};
 pub use metadata::{BrokerInfo, Leader, PartitionInfo, TopicInfo, Topics};
 pub use offsets::{ListedOffset, OffsetSpec};
+pub use positions::Positions;
 pub use produce::{ProduceAnswer, ProduceLane, ProducePartition, ProducedPartition};
 pub use read::{PartitionReader, READ_BATCH_BYTES_MAX, ReadBatch, Stretch};
 pub use rights::TopicRights;

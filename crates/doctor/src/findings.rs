@@ -158,6 +158,7 @@ pub(crate) fn severity(code: Code) -> Severity {
         | Code::ConfigRefused
         | Code::StaleCheckpoint
         | Code::OffsetsExpired
+        | Code::TornTransaction
         | Code::NotFenced
         | Code::MemoryLimited
         | Code::UnknownProperty => Severity::Warning,

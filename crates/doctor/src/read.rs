@@ -12,7 +12,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use twinlog_client::{
-    ClientError, Cluster, CommittedOffset, ErrorCode, GroupKind, Isolation, OffsetSpec, Topics,
+    ClientError, Cluster, CommittedOffset, ErrorCode, GroupKind, GroupListing, Isolation,
+    OffsetSpec, Topics,
 };
 use twinlog_engine::observe::{FlowObservation, Observer, Resource, Right, Rights, RightsFor};
 use twinlog_mirror::formats::{Checkpoint, OffsetSync};
@@ -178,12 +179,14 @@ impl Facts {
                 }
             }
         };
-        let target_commits = commits(&observer.target, &self.target, group).await;
+        let listed = self.source.groups.as_ref().or(self.target.groups.as_ref());
+        let share = &listed.map(share_groups).unwrap_or_default();
+        let target_commits = commits(&observer.target, &self.target, group, share).await;
         let target_commits = target_commits.map(|commits| {
             let there = commits.into_iter().filter(|commit| commit.offset >= 0);
             there.map(|commit| (commit.tp, commit.offset)).collect()
         });
-        let source_commits = commits(&observer.source, &self.source, group).await;
+        let source_commits = commits(&observer.source, &self.source, group, share).await;
         GroupFacts { source_commits, target_commits, members }
     }
 
@@ -401,10 +404,17 @@ pub(crate) async fn side(cluster: &Cluster, side: &mut Side) {
     };
 }
 
+/// Those of the listed groups that are share groups.
+pub(crate) fn share_groups(listed: &BTreeMap<GroupId, GroupListing>) -> BTreeSet<GroupId> {
+    let share = listed.values().filter(|listing| listing.kind == GroupKind::Share);
+    share.map(|listing| listing.group.clone()).collect()
+}
+
 async fn commits(
     cluster: &Cluster,
     side: &Side,
     group: &GroupId,
+    share: &BTreeSet<GroupId>,
 ) -> Result<Vec<CommittedOffset>, Trouble> {
     if let Err(trouble) = &side.id {
         return Err(trouble.clone());
@@ -413,7 +423,7 @@ async fn commits(
     let denied = |trouble: Trouble| {
         trouble.for_want_of(&side.alias, "Describe", Resource::Group(group.clone()))
     };
-    let answers = cluster.fetch_offsets(std::slice::from_ref(group)).await;
+    let answers = cluster.fetch_positions(std::slice::from_ref(group), share).await;
     match answers.map_err(|error| denied(Trouble::of(&what, &error)))?.remove(group) {
         Some(Ok(commits)) => Ok(commits),
         Some(Err(code)) => Err(denied(Trouble::answered(&what, code))),

@@ -2,11 +2,12 @@
 //!
 //! Does not: find anything. Commands are those of Kafka's own tools where twinlog has none.
 
+use twinlog_client::GroupKind;
 use twinlog_engine::observe::{Rights, shell_word};
 use twinlog_types::{ClusterAlias, Code, GroupId, TopicPartition};
 
 use crate::chain::{Fix, MirroredBy, Subject};
-use crate::facts::Facts;
+use crate::facts::{Facts, Side};
 use crate::near::near;
 
 /// Commands for more positions than these are no help.
@@ -110,6 +111,10 @@ pub(crate) fn meaning(code: Code, scene: &Scene<'_>) -> Option<String> {
             "the group gets no position on the target: after a failover its consumers begin by \
              their auto.offset.reset"
         }
+        Code::UnsupportedVersion if is_group => {
+            "the share group gets no position on the target: after a failover it begins where its \
+             share.auto.offset.reset says"
+        }
         Code::GroupWithoutCommits => {
             "there is nothing to carry over: on the target consumers begin by their \
              auto.offset.reset"
@@ -168,6 +173,10 @@ pub(crate) fn meaning(code: Code, scene: &Scene<'_>) -> Option<String> {
             "consumers on the target read records that were never committed on the source"
         }
         Code::Mm2KnownBug => "no MirrorMaker 2, however new, moves the group back to its place",
+        Code::TornTransaction => {
+            "the group goes on behind input whose results are not on the target, and nobody makes them \
+             again"
+        }
         Code::OffsetsExpired => "the group has no position on the target",
         Code::TargetNotEmpty => {
             "nothing is written to a mirror that holds records of others, and groups get no \
@@ -284,6 +293,7 @@ pub(crate) fn fixes(code: Code, scene: &Scene<'_>) -> Vec<Fix> {
         Code::OpenTransaction => {
             command(format!("kafka-transactions.sh --bootstrap-server {source} find-hanging"))
         }
+        Code::TornTransaction => command(status("--problems")),
         Code::Unreachable => command(status("--timeout 2m")),
         // Which rights are missing is known then.
         Code::MissingPermission if scene.unseen => Vec::new(),
@@ -318,10 +328,10 @@ fn without_commits(scene: &Scene<'_>, group: &GroupId) -> Vec<Fix> {
     let (source, target) = (&scene.facts.source, &scene.facts.target);
     let Ok(there) = &source.groups else { return Vec::new() };
     if there.contains_key(group) {
-        return vec![Fix::Command(describe_group(&source.bootstrap, group))];
+        return vec![Fix::Command(describe_group(source, group))];
     }
     if target.groups.as_ref().is_ok_and(|groups| groups.contains_key(group)) {
-        return vec![Fix::Command(describe_group(&target.bootstrap, group))];
+        return vec![Fix::Command(describe_group(target, group))];
     }
     let meant = near(group.as_str(), there.keys().map(GroupId::as_str));
     if meant.is_empty() {
@@ -337,19 +347,25 @@ fn without_commits(scene: &Scene<'_>, group: &GroupId) -> Vec<Fix> {
     commands.collect()
 }
 
-fn describe_group(at: &str, group: &GroupId) -> String {
-    format!("kafka-consumer-groups.sh --bootstrap-server {at} --describe --group {}", quoted(group))
+fn describe_group(side: &Side, group: &GroupId) -> String {
+    let listing = side.groups.as_ref().ok().and_then(|groups| groups.get(group));
+    let tool = match listing.map(|listing| listing.kind) {
+        Some(GroupKind::Share) => "kafka-share-groups.sh",
+        _ => "kafka-consumer-groups.sh",
+    };
+    format!("{tool} --bootstrap-server {} --describe --group {}", side.bootstrap, quoted(group))
 }
 
 fn members(scene: &Scene<'_>) -> String {
     let Subject::Group(group) = scene.subject else { return String::new() };
-    format!("{} --members", describe_group(&scene.facts.target.bootstrap, group))
+    format!("{} --members", describe_group(&scene.facts.target, group))
 }
 
 /// One command for each position; without places, what shows them.
 fn resets(scene: &Scene<'_>) -> Vec<Fix> {
     let Subject::Group(group) = scene.subject else { return Vec::new() };
-    let target = &scene.facts.target.bootstrap;
+    let side = &scene.facts.target;
+    let target = &side.bootstrap;
     let commands = scene.impact.places.iter().take(COMMANDS_MAX).map(|(tp, offset)| {
         Fix::Command(format!(
             "kafka-consumer-groups.sh --bootstrap-server {target} --group {} --topic {}:{} \
@@ -360,7 +376,7 @@ fn resets(scene: &Scene<'_>) -> Vec<Fix> {
         ))
     });
     let commands: Vec<Fix> = commands.collect();
-    if commands.is_empty() { vec![Fix::Command(describe_group(target, group))] } else { commands }
+    if commands.is_empty() { vec![Fix::Command(describe_group(side, group))] } else { commands }
 }
 
 /// A group's id may contain anything; a shell must take it as one word.

@@ -25,7 +25,7 @@ use twinlog_types::{GroupId, SourceOffset, TopicName, TopicPartition};
 use crate::chain::Subject;
 use crate::diagnose::Wanted;
 use crate::facts::{CheckpointSeries, Facts, GroupFacts, Trouble};
-use crate::read::{each_record, note};
+use crate::read::{each_record, note, share_groups};
 
 /// Groups whose members are asked for at the same time.
 const AT_A_TIME: usize = 16;
@@ -103,16 +103,14 @@ impl Survey {
         let Ok(listed) = facts.source.groups.as_ref().or(facts.target.groups.as_ref()) else {
             return;
         };
-        let share = |group: &GroupId| {
-            listed.get(group).is_some_and(|listing| listing.kind == GroupKind::Share)
-        };
         // One that is asked for by name may be there and not be listed.
         let ids: BTreeSet<GroupId> = listed.keys().chain(&self.wanted.group).cloned().collect();
-        let ids: Vec<GroupId> = ids.into_iter().filter(|group| !share(group)).collect();
+        let ids: Vec<GroupId> = ids.into_iter().collect();
+        let share = share_groups(listed);
         let mut members = self.read_members(observer, &ids).await;
-        let target = observer.target.fetch_offsets(&ids).await;
+        let target = observer.target.fetch_positions(&ids, &share).await;
         let source = match &facts.source.id {
-            Ok(_) => Some(observer.source.fetch_offsets(&ids).await),
+            Ok(_) => Some(observer.source.fetch_positions(&ids, &share).await),
             Err(_) => None,
         };
         let (on_source, on_target) = (&facts.source.alias, &facts.target.alias);

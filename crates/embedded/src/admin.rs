@@ -2,7 +2,7 @@
 //!
 //! Does not touch brokers, groups or faults: those are in `control`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use twinlog_types::TopicId;
@@ -257,7 +257,12 @@ impl EmbeddedCluster {
     /// A producer begins a transaction. Nothing is written yet.
     pub fn begin_transaction(&self) -> SourceTransaction {
         let producer_id = self.with(State::new_producer_id);
-        SourceTransaction { producer_id, epoch: 0, sequences: BTreeMap::new() }
+        SourceTransaction {
+            producer_id,
+            epoch: 0,
+            sequences: BTreeMap::new(),
+            groups: BTreeSet::new(),
+        }
     }
 
     /// Writes records in a transaction, as one batch.
@@ -280,7 +285,25 @@ impl EmbeddedCluster {
         })
     }
 
-    /// Ends a transaction: writes its marker to every partition it wrote to.
+    /// Commits a group's position in a transaction (`sendOffsetsToTransaction`), whatever the group's
+    /// state.
+    pub fn commit_in(
+        &self,
+        transaction: &mut SourceTransaction,
+        group: &str,
+        (topic, partition): (&str, i32),
+        offset: i64,
+    ) {
+        transaction.groups.insert(group.to_owned());
+        let producer = (transaction.producer_id, transaction.epoch);
+        self.with(|state| {
+            let committed = state.committing(offset, -1, "");
+            state.store_pending(group, producer, vec![((topic.to_owned(), partition), committed)]);
+        });
+    }
+
+    /// Ends a transaction: writes its marker to every partition it wrote to, and settles what it
+    /// committed.
     #[allow(clippy::needless_pass_by_value)] // it is over: nobody may write in it again
     pub fn end_transaction(&self, transaction: SourceTransaction, commit: bool) -> Result<()> {
         self.with(|state| {
@@ -293,6 +316,10 @@ impl EmbeddedCluster {
                     state.now_ms(),
                 );
                 state.append_unchecked(topic, *partition, &marker)?;
+            }
+            let producer = (transaction.producer_id, transaction.epoch);
+            for group in &transaction.groups {
+                state.end_pending_commits(group, producer, commit);
             }
             Ok(())
         })

@@ -183,6 +183,19 @@ impl EmbeddedCluster {
         });
     }
 
+    /// Sets where a share group's unread records begin, as its members do by acknowledging.
+    pub fn set_share_start(&self, group: &str, topic: &str, partition: i32, offset: i64) {
+        self.with(|state| state.start_share(group, topic, partition, offset));
+    }
+
+    /// Where a share group's unread records begin.
+    pub fn share_start(&self, group: &str, topic: &str, partition: i32) -> Option<i64> {
+        self.with(|state| {
+            let key = (topic.to_owned(), partition);
+            state.groups.get(group)?.share_starts.get(&key).copied()
+        })
+    }
+
     /// Deletes a group and what it committed. `false` when there is none.
     pub fn delete_group(&self, group: &str) -> bool {
         self.with(|state| state.remove_group(group))

@@ -76,8 +76,16 @@ impl KafkaVersion {
                 | A::DescribeAcls
                 | A::CreateAcls
                 | A::DeleteAcls
+                | A::DescribeShareGroupOffsets
+                | A::AlterShareGroupOffsets
         );
         if !served {
+            return None;
+        }
+        // Share groups came with Kafka 4: their start offsets with 4.1.
+        if self == Self::V3_9
+            && matches!(api, A::DescribeShareGroupOffsets | A::AlterShareGroupOffsets)
+        {
             return None;
         }
         let mut versions = api.versions();

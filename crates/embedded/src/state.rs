@@ -410,7 +410,7 @@ impl State {
         for group in groups {
             self.remove_offsets(&group, |topic, _, _| topic == name);
             if let Some(group) = self.groups.get_mut(&group) {
-                group.forget_pending(name);
+                group.forget_topic(name);
             }
         }
         for transaction in self.transactions.values_mut() {

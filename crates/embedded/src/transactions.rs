@@ -359,7 +359,7 @@ impl State {
         Some(end)
     }
 
-    fn end_pending_commits(&mut self, group: &str, producer: (i64, i16), commit: bool) {
+    pub(crate) fn end_pending_commits(&mut self, group: &str, producer: (i64, i16), commit: bool) {
         self.log_commit_marker(group, producer, commit);
         self.settle_pending_commits(group, producer.0, commit);
     }

@@ -1,6 +1,6 @@
 //! The words in which tests speak to the cluster: records, isolation, kinds of groups, errors.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 
@@ -114,6 +114,8 @@ pub struct SourceTransaction {
     pub(crate) producer_id: i64,
     pub(crate) epoch: i16,
     pub(crate) sequences: BTreeMap<(String, i32), i32>,
+    /// The groups that it commits for.
+    pub(crate) groups: BTreeSet<String>,
 }
 
 impl SourceTransaction {

@@ -95,6 +95,8 @@ pub(crate) struct Flow {
     /// A partition may have room, or be ready to be fetched.
     pub(crate) room: Notify,
     pub(crate) discover: Notify,
+    /// The share groups of the source, as last listed.
+    pub(crate) share_groups: Mutex<Arc<BTreeSet<GroupId>>>,
     /// The topics were looked at once: what there is to copy is known.
     pub(crate) topics_known: AtomicBool,
     pub(crate) counters: Counters,
@@ -159,6 +161,7 @@ impl Flow {
             tenure: parts.tenure,
             room: Notify::new(),
             discover: Notify::new(),
+            share_groups: Mutex::default(),
             topics_known: AtomicBool::new(false),
             counters: Counters::default(),
             ending: Ending::running(),
@@ -422,6 +425,11 @@ impl Flow {
 
     pub(crate) fn look_failed(&self, cell: &Cell, error: &ClientError) {
         self.board.waiting(&self.name, &cell.source, error.to_string());
+    }
+
+    /// The share groups of the source.
+    pub(crate) fn share_groups(&self) -> Arc<BTreeSet<GroupId>> {
+        self.share_groups.lock().clone()
     }
 
     pub(crate) fn source_reached(&self) {

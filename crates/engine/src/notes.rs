@@ -14,7 +14,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use twinlog_batch::Record;
-use twinlog_offsets::state::StateRecord;
+use twinlog_offsets::state::{StateKey, StateRecord};
 
 /// What waits to be written, by shard.
 #[derive(Debug, Default)]
@@ -22,8 +22,8 @@ pub(crate) struct Notes(Mutex<BTreeMap<usize, Waiting>>);
 
 #[derive(Debug, Default)]
 struct Waiting {
-    /// Values by key.
-    records: BTreeMap<Bytes, Bytes>,
+    /// Values by key; `None` takes the key's record away.
+    records: BTreeMap<Bytes, Option<Bytes>>,
     receipts: Vec<oneshot::Sender<()>>,
 }
 
@@ -38,7 +38,12 @@ impl Notes {
     /// Leaves a record for the next transaction of a shard, whenever that comes.
     pub(crate) fn leave(&self, shard: usize, record: &StateRecord) {
         let (key, value) = record.encode();
-        self.0.lock().entry(shard).or_default().records.insert(key, value);
+        self.0.lock().entry(shard).or_default().records.insert(key, Some(value));
+    }
+
+    /// Leaves word that the record with this key is to go.
+    pub(crate) fn leave_none(&self, shard: usize, key: &StateKey) {
+        self.0.lock().entry(shard).or_default().records.insert(key.encode(), None);
     }
 
     /// Told once everything that was left for the shard so far is committed; closed when the
@@ -72,7 +77,7 @@ impl Taken {
             offset: 0,
             timestamp: now_ms,
             key: Some(key.clone()),
-            value: Some(value.clone()),
+            value: value.clone(),
             headers: Vec::new(),
         })
     }

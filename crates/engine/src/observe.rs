@@ -25,6 +25,7 @@ mod plan;
 mod rights;
 mod tail;
 mod topics;
+mod torn;
 
 use std::sync::Arc;
 
@@ -348,6 +349,7 @@ pub fn code_of_answer(code: ErrorCode) -> Option<Code> {
         ErrorCode::TOPIC_AUTHORIZATION_FAILED
         | ErrorCode::GROUP_AUTHORIZATION_FAILED
         | ErrorCode::CLUSTER_AUTHORIZATION_FAILED => Some(Code::MissingPermission),
+        ErrorCode::UNSUPPORTED_VERSION => Some(Code::UnsupportedVersion),
         ErrorCode::NETWORK_EXCEPTION | ErrorCode::LEADER_NOT_AVAILABLE => Some(Code::Unreachable),
         _ => None,
     }

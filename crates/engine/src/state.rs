@@ -211,6 +211,11 @@ impl Stored {
             Ok(StateKey::Block(key, number)) if ours(&key, pair) => {
                 self.partitions.entry(key).or_default().blocks.remove(&number);
             }
+            Ok(StateKey::Journal(key, group)) if ours(&key, pair) => {
+                if let Some(groups) = self.journals.get_mut(&key) {
+                    groups.remove(&group);
+                }
+            }
             // No others are written.
             _ => {}
         }

@@ -27,10 +27,11 @@ impl Verifier<'_> {
         };
         let listed = observer.source.list_groups().await;
         let listed = listed.map_err(|error| of("the groups", &name.source, error))?;
+        let share = listed.iter().filter(|listing| listing.kind == GroupKind::Share);
+        let share: BTreeSet<GroupId> = share.map(|listing| listing.group.clone()).collect();
         // One that is asked for by name may be there and not be listed.
         let groups: BTreeSet<GroupId> = listed
             .into_iter()
-            .filter(|listing| listing.kind != GroupKind::Share)
             .map(|listing| listing.group)
             .chain(self.request.group.clone())
             .collect();
@@ -45,8 +46,8 @@ impl Verifier<'_> {
         if followed.is_empty() {
             return Ok(Vec::new());
         }
-        let (target, on_target) =
-            tokio::join!(observer.target.fetch_offsets(&followed), observer.target.list_groups());
+        let target = observer.target.fetch_positions(&followed, &share);
+        let (target, on_target) = tokio::join!(target, observer.target.list_groups());
         let target = target.map_err(|error| of("the groups' offsets", &name.target, error))?;
         let on_target = on_target.map_err(|error| of("the groups", &name.target, error))?;
         let live: BTreeSet<GroupId> = on_target
@@ -54,7 +55,7 @@ impl Verifier<'_> {
             .filter(|listing| !matches!(listing.state.as_str(), "Empty" | "Dead" | "" | "Unknown"))
             .map(|listing| listing.group)
             .collect();
-        let source = observer.source.fetch_offsets(&followed).await;
+        let source = observer.source.fetch_positions(&followed, &share).await;
         let source = source.map_err(|error| of("the groups' offsets", &name.source, error))?;
         let mut positions = Vec::new();
         for group in followed {

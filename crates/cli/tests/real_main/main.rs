@@ -54,7 +54,7 @@ fn main() -> ExitCode {
         test("explain_names_what_holds_records_and_rights_back", states::held_back),
         test("contents_alone_prove_mm2s_mirror_equal_and_find_what_is_not", verifying::by_mm2),
         test(
-            "a_killed_mm2_is_taken_over_exactly_and_goes_on_where_twinlog_ends",
+            "take_1_a_killed_mm2_is_taken_over_exactly_and_goes_on_where_twinlog_ends",
             takeover::and_back,
         ),
         test("hub_and_spokes_in_one_process_mirror_without_loops", several::hub_and_spokes),

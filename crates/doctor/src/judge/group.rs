@@ -8,7 +8,7 @@ use twinlog_types::{Code, GroupId, Severity, State, TopicPartition};
 
 use super::walk::{Draft, Finding, Walk, Weight, counted, on_group};
 use crate::chain::{Fix, LinkName};
-use crate::facts::Trouble;
+use crate::facts::{GroupFacts, Trouble};
 use crate::mm2::CHECKPOINT_CONNECTOR;
 use crate::near::near;
 use crate::remedy::grants;
@@ -345,6 +345,12 @@ impl Walk<'_> {
             link.unknown(self.told(&Trouble::not_looked_at()), Vec::new());
             return self.push(link);
         };
+        if listing.is_some_and(|listing| listing.kind == GroupKind::Share)
+            && let Some(finding) = self.of_share_group(read)
+        {
+            link.found(finding);
+            return self.push(link);
+        }
         let commits = match &read.source_commits {
             Ok(commits) => commits,
             Err(trouble) => {
@@ -352,11 +358,6 @@ impl Walk<'_> {
                 return self.push(link);
             }
         };
-        if listing.is_some_and(|listing| listing.kind == GroupKind::Share) {
-            let summary = "a share group has no committed offsets that could be carried over";
-            link.found(Finding::stops(Code::GroupWithoutCommits, summary));
-            return self.push(link);
-        }
         let wanted = |number| self.partition.is_none_or(|only| only == number);
         let placed: Vec<_> = commits
             .iter()
@@ -404,6 +405,31 @@ impl Walk<'_> {
         }
         self.left = Some(placed.iter().map(|commit| commit.tp.clone()).collect());
         self.push(link);
+    }
+
+    /// Why a share group is not carried over; `None` where it is.
+    fn of_share_group(&self, read: &GroupFacts) -> Option<Finding> {
+        if self.is_mm2() {
+            let summary = "it is a share group, which commits nothing: MirrorMaker 2 leaves it out";
+            return Some(Finding::stops(Code::GroupWithoutCommits, summary));
+        }
+        let unserved = |told: Option<&Trouble>| {
+            told.is_some_and(|trouble| trouble.code == Some(Code::UnsupportedVersion))
+        };
+        let side = if unserved(read.source_commits.as_ref().err()) {
+            &self.facts.source
+        } else if unserved(read.target_commits.as_ref().err()) {
+            &self.facts.target
+        } else {
+            return None;
+        };
+        let summary = format!(
+            "it is a share group, and {} does not tell where share groups begin: that needs Kafka 4.1 \
+             or newer with share groups enabled",
+            side.alias
+        );
+        let finding = Finding::stops(Code::UnsupportedVersion, summary);
+        Some(Finding { severity: Severity::Warning, ..finding })
     }
 
     /// Whether the topic is one of the source's own.

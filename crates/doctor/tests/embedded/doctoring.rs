@@ -136,3 +136,92 @@ async fn a_thousand_topics_and_five_hundred_groups_are_looked_at_in_seconds() {
     assert!(found.findings.len() < 10, "equal findings are one: {:?}", codes(&found));
     assert!(took < Duration::from_secs(15), "took {took:?}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_share_group_is_judged_by_where_its_unread_records_begin() {
+    let world = World::new(49);
+    let engine = world.start();
+    for group in ["app", "live", "back"] {
+        world.until(group, placed).await;
+    }
+    world.source.set_share_start("sg", "orders", 0, 60);
+    while world.target.share_start("sg", "hello.orders", 0) != Some(60) {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let sg = Wanted { group: Some("sg".into()), topic: None };
+    let well = world.doctor("", &sg).await;
+    assert_eq!((well.findings.len(), well.outcome()), (0, Outcome::Well), "{well:#?}");
+    // Somebody moved it on there.
+    world.target.set_share_start("sg", "hello.orders", 0, 90);
+    let ahead = world.doctor("", &sg).await;
+    assert_eq!(codes(&ahead), [(Severity::Warning, Code::TargetAhead)], "{ahead:#?}");
+    engine.shutdown().await;
+}
+
+fn app() -> Wanted {
+    Wanted { group: Some("app".into()), topic: None }
+}
+
+#[tokio::test(start_paused = true)]
+async fn off_2_a_group_of_a_partition_that_was_emptied_is_well_at_the_end_of_the_copy() {
+    let world = World::new(50);
+    world.source.commit_offset("app", "orders", 0, 100).expect("committed");
+    world.source.delete_records("orders", 0, 100).expect("deleted");
+    let engine = world.start();
+    until_at(&world, "app", 0).await;
+    let found = world.doctor("", &app()).await;
+    assert_eq!((found.findings.len(), found.outcome()), (0, Outcome::Well), "{found:#?}");
+    engine.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn off_3_a_backlog_that_is_not_mirrored_is_an_error_of_its_group() {
+    let world = World::new(51);
+    world.source.delete_records("orders", 0, 80).expect("deleted");
+    let engine = world.start();
+    until_at(&world, "app", 0).await;
+    let found = world.doctor("", &app()).await;
+    assert_eq!(codes(&found), [(Severity::Error, Code::BacklogNotOnTarget)], "{found:#?}");
+    assert_eq!(found.outcome(), Outcome::Wrong);
+    assert!(found.findings[0].summary.contains("20 records"), "{found:#?}");
+    engine.shutdown().await;
+}
+
+/// Waits until a group stands at an offset of the mirror of `orders`.
+async fn until_at(world: &World, group: &str, offset: i64) {
+    for _ in 0..3_000 {
+        if world.target.committed(group, "hello.orders", 0) == Some(offset) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("{group} stands at {:?}", world.target.committed(group, "hello.orders", 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_torn_transaction_is_a_warning_with_what_it_would_cost() {
+    let world = World::new(52);
+    world.source.create_topic("results", 1, &[]).expect("made");
+    let engine = world.start();
+    world.until("app", placed).await;
+    while !world.target.topics().contains(&"hello.results".to_owned()) {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    // Nothing of it is acknowledged.
+    world.target.hold_replication("hello.results", 0);
+    let mut transaction = world.source.begin_transaction();
+    let records: Vec<_> = (0..3).map(|n| NewRecord::new(format!("r{n}"), "v")).collect();
+    world.source.append_in(&mut transaction, "results", 0, &records).expect("appended");
+    world.source.commit_in(&mut transaction, "app", ("orders", 0), 70);
+    world.source.end_transaction(transaction, true).expect("ended");
+    until_at(&world, "app", 70).await;
+    let found = world.doctor("", &app()).await;
+    assert_eq!(codes(&found), [(Severity::Warning, Code::TornTransaction)], "{found:#?}");
+    let consequence = found.findings[0].consequence().expect("a consequence");
+    assert!(consequence.contains("nobody makes them again"), "{consequence}");
+    world.target.release_replication("hello.results", 0);
+    world
+        .until("app", |chain| chain.outcome() == Outcome::Well && chain.first_broken().is_none())
+        .await;
+    engine.shutdown().await;
+}

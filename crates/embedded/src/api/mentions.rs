@@ -2,20 +2,20 @@
 
 use twinlog_protocol::messages::{
     AddOffsetsToTxnRequest, AddPartitionsToTxnRequest, AlterClientQuotasRequest,
-    AlterConfigsRequest, AlterPartitionReassignmentsRequest, ApiVersionsRequest,
-    ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest, CreateAclsRequest,
-    CreatePartitionsRequest, CreateTopicsRequest, DeleteAclsRequest, DeleteGroupsRequest,
-    DeleteRecordsRequest, DeleteTopicsRequest, DescribeAclsRequest, DescribeClientQuotasRequest,
-    DescribeClusterRequest, DescribeConfigsRequest, DescribeGroupsRequest, DescribeLogDirsRequest,
-    DescribeProducersRequest, DescribeQuorumRequest, DescribeTopicPartitionsRequest,
-    DescribeTransactionsRequest, ElectLeadersRequest, EndTxnRequest, FetchRequest,
-    FindCoordinatorRequest, HeartbeatRequest, IncrementalAlterConfigsRequest,
-    InitProducerIdRequest, JoinGroupRequest, LeaveGroupRequest, ListConfigResourcesRequest,
-    ListGroupsRequest, ListOffsetsRequest, ListPartitionReassignmentsRequest,
-    ListTransactionsRequest, MetadataRequest, OffsetCommitRequest, OffsetDeleteRequest,
-    OffsetFetchRequest, OffsetForLeaderEpochRequest, ProduceRequest, SaslAuthenticateRequest,
-    SaslHandshakeRequest, SyncGroupRequest, TopicName, TxnOffsetCommitRequest, Uuid,
-    WriteTxnMarkersRequest,
+    AlterConfigsRequest, AlterPartitionReassignmentsRequest, AlterShareGroupOffsetsRequest,
+    ApiVersionsRequest, ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest,
+    CreateAclsRequest, CreatePartitionsRequest, CreateTopicsRequest, DeleteAclsRequest,
+    DeleteGroupsRequest, DeleteRecordsRequest, DeleteTopicsRequest, DescribeAclsRequest,
+    DescribeClientQuotasRequest, DescribeClusterRequest, DescribeConfigsRequest,
+    DescribeGroupsRequest, DescribeLogDirsRequest, DescribeProducersRequest, DescribeQuorumRequest,
+    DescribeShareGroupOffsetsRequest, DescribeTopicPartitionsRequest, DescribeTransactionsRequest,
+    ElectLeadersRequest, EndTxnRequest, FetchRequest, FindCoordinatorRequest, HeartbeatRequest,
+    IncrementalAlterConfigsRequest, InitProducerIdRequest, JoinGroupRequest, LeaveGroupRequest,
+    ListConfigResourcesRequest, ListGroupsRequest, ListOffsetsRequest,
+    ListPartitionReassignmentsRequest, ListTransactionsRequest, MetadataRequest,
+    OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchRequest, OffsetForLeaderEpochRequest,
+    ProduceRequest, SaslAuthenticateRequest, SaslHandshakeRequest, SyncGroupRequest, TopicName,
+    TxnOffsetCommitRequest, Uuid, WriteTxnMarkersRequest,
 };
 
 use super::id;
@@ -138,6 +138,16 @@ impl Mentions for OffsetFetchRequest {
     }
 }
 
+impl Mentions for AlterShareGroupOffsetsRequest {
+    fn mentions(&self, _: &State) -> Named {
+        let partitions = self.topics.iter().flat_map(|topic| {
+            let name = topic.topic_name.to_string();
+            topic.partitions.iter().map(move |partition| (name.clone(), partition.partition_index))
+        });
+        (partitions.collect(), vec![self.group_id.to_string()])
+    }
+}
+
 macro_rules! by_topic {
     ($($request:ty: $topics:ident, $name:ident;)*) => {
         $(
@@ -221,6 +231,7 @@ by_id! {
     DescribeGroupsRequest: |it| it.groups.iter().map(|group| group.to_string());
     ConsumerGroupHeartbeatRequest: |it| [it.group_id.to_string()];
     ConsumerGroupDescribeRequest: |it| it.group_ids.iter().map(|group| group.to_string());
+    DescribeShareGroupOffsetsRequest: |it| it.groups.iter().map(|group| group.group_id.to_string());
     DeleteGroupsRequest: |it| it.groups_names.iter().map(|group| group.to_string());
     JoinGroupRequest: |it| [it.group_id.to_string()];
     SyncGroupRequest: |it| [it.group_id.to_string()];

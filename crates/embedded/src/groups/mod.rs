@@ -88,6 +88,9 @@ pub(crate) struct Group {
     /// The first round of a group waits for more members until then.
     pub waits_until: Option<Instant>,
     pub offsets: Offsets,
+    /// Of a share group, where the unread records of partitions begin. Kafka keeps them elsewhere than
+    /// commits; they do not expire.
+    pub share_starts: BTreeMap<(String, i32), i64>,
     /// What the newest commit replaced: a new coordinator may still answer it for a moment.
     pub replaced: Option<((String, i32), Option<Committed>)>,
     /// Commits of open transactions, by producer id.
@@ -113,6 +116,7 @@ impl Group {
             round: 0,
             waits_until: None,
             offsets: BTreeMap::new(),
+            share_starts: BTreeMap::new(),
             replaced: None,
             pending: BTreeMap::new(),
             empty_since_ms: None,
@@ -133,7 +137,9 @@ impl Group {
         }
     }
 
-    pub(crate) fn forget_pending(&mut self, topic: &str) {
+    /// A topic is gone: neither open transactions nor share groups know it any more.
+    pub(crate) fn forget_topic(&mut self, topic: &str) {
+        self.share_starts.retain(|(named, _), _| named != topic);
         for pending in self.pending.values_mut() {
             pending.retain(|(named, _), _| named != topic);
         }
@@ -200,6 +206,9 @@ impl State {
         let ids: Vec<String> = self.groups.keys().cloned().collect();
         for id in ids {
             let Some(group) = self.groups.get(&id) else { continue };
+            if group.kind == GroupKind::Share {
+                continue;
+            }
             let since = group.empty_since_ms.unwrap_or(i64::MIN);
             let read: BTreeSet<String> = group
                 .offsets
@@ -229,14 +238,27 @@ impl State {
         for (topic, partition) in found.offsets.keys() {
             log.commit((topic, *partition), None, self.options.version);
         }
-        if found.kind == GroupKind::Consumer {
-            log.consumer_gone();
-        } else {
-            log.classic_gone();
+        match found.kind {
+            GroupKind::Consumer => log.consumer_gone(),
+            GroupKind::Classic | GroupKind::Streams => log.classic_gone(),
+            GroupKind::Share => {}
         }
         self.log_group(log);
         self.changed = true;
         true
+    }
+
+    /// Sets where a share group's unread records begin in a partition; makes the group.
+    pub(crate) fn start_share(&mut self, group: &str, topic: &str, partition: i32, offset: i64) {
+        let now_ms = self.now_ms();
+        let found = self.groups.entry(group.to_owned()).or_insert_with(|| {
+            let mut new = Group::new(GroupKind::Share);
+            GroupKind::Share.word().clone_into(&mut new.protocol_type);
+            new.empty_since_ms = Some(now_ms);
+            new
+        });
+        found.share_starts.insert((topic.to_owned(), partition), offset);
+        self.changed = true;
     }
 
     /// What a group committed, as its coordinator answers it now.

@@ -52,7 +52,10 @@ pub(super) async fn run(flow: Arc<Flow>, commits: Arc<Commits>) {
                 check = now + CHECK;
             } else if now >= round {
                 let log = commits.log.lock();
-                let untold = view.groups().filter(|group| !log.brings_news_of(group, now));
+                let share = flow.share_groups();
+                let untold = view
+                    .groups()
+                    .filter(|group| share.contains(*group) || !log.brings_news_of(group, now));
                 groups.extend(untold.cloned());
             }
             groups
@@ -99,7 +102,7 @@ fn next(flow: &Flow, commits: &Commits, round: Instant) -> Instant {
 
 async fn ask(flow: &Flow, commits: &Commits, groups: &[GroupId]) -> Result<(), ClientError> {
     let asked = commits.view.lock().ask(flow.now_ms());
-    let answers = flow.source.fetch_offsets(groups).await?;
+    let answers = flow.source.fetch_positions(groups, &flow.share_groups()).await?;
     let now_ms = flow.now_ms();
     let mut changed = Vec::new();
     for (group, answer) in answers {

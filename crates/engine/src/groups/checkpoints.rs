@@ -86,7 +86,10 @@ impl Checkpoints {
             return Ok(());
         }
         let mut due = Vec::new();
-        for group in std::mem::take(&mut self.touched) {
+        let share = flow.share_groups();
+        // MM2 would commit what a checkpoint says, which share groups refuse.
+        let touched = std::mem::take(&mut self.touched);
+        for group in touched.into_iter().filter(|group| !share.contains(group)) {
             if let Some(Ok(commits)) = commits.of(flow, &group) {
                 due.extend(self.due_of(flow, writer, &group, &commits));
             }

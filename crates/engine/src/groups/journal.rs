@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use twinlog_flow::groups::GroupTracker;
-use twinlog_offsets::state::{GroupJournal, PartitionKey, StateRecord};
+use twinlog_offsets::state::{GroupJournal, PartitionKey, StateKey, StateRecord};
 use twinlog_types::{GroupId, TopicPartition};
 
 use crate::flow::Flow;
@@ -55,6 +55,28 @@ impl Journals {
         if let Some(journal) = stored {
             tracker.seed(group, partition, journal);
         }
+    }
+
+    /// Groups whose journals were read at the start and not asked for since.
+    pub(super) fn groups(&self) -> impl Iterator<Item = &GroupId> {
+        self.stored.values().flat_map(BTreeMap::keys)
+    }
+
+    /// Removes the journals of a group from the state. Answers how many there were.
+    pub(super) fn remove(&mut self, flow: &Flow, tracker: &GroupTracker, group: &GroupId) -> usize {
+        let written = tracker.positions(group).filter_map(|(tp, _)| self.lives.get(tp)).cloned();
+        let mut keys: BTreeSet<PartitionKey> = written.collect();
+        for (life, groups) in &mut self.stored {
+            if groups.remove(group).is_some() {
+                keys.insert(life.clone());
+            }
+        }
+        let shard = flow.shard_of_group(group);
+        let count = keys.len();
+        for life in keys {
+            flow.notes.leave_none(shard, &StateKey::Journal(life, group.clone()));
+        }
+        count
     }
 
     /// Leaves what changed without a commit that waits for it.

@@ -6,6 +6,7 @@
 //! - [`writing`]: decides with [`twinlog_flow::groups`] and commits on the target.
 //! - [`journal`]: what is committed is durable before it is sent.
 //! - [`wishes`]: what operators decided about groups.
+//! - [`vanished`]: groups that are gone on both sides leave the state.
 //! - [`checkpoints`]: writes what was confirmed as MM2's checkpoints.
 //!
 //! A group has its turn when its commit changed, when the copy it waits for may have come, and
@@ -17,6 +18,7 @@ mod journal;
 mod reading;
 mod retention;
 mod targets;
+mod vanished;
 mod wishes;
 mod writing;
 
@@ -42,6 +44,7 @@ use checkpoints::Checkpoints;
 use reading::{Listed, Lister};
 use retention::Renewal;
 use targets::TargetGroups;
+use vanished::Vanished;
 use writing::Writer;
 
 /// Commits of groups, or why a group's could not be read.
@@ -66,6 +69,7 @@ struct Rounds {
     targets: TargetGroups,
     writer: Writer,
     checkpoints: Checkpoints,
+    vanished: Vanished,
     /// Between two looks at a group with nothing new that is not where it belongs.
     interval: Duration,
 }
@@ -91,6 +95,7 @@ pub(crate) async fn run(flow: Arc<Flow>) {
         targets: TargetGroups::default(),
         writer: Writer::new(&flow),
         checkpoints: Checkpoints::new(),
+        vanished: Vanished::new(),
         interval,
     };
     let ending = flow.ending();
@@ -128,7 +133,9 @@ impl Rounds {
     /// One round: the groups whose turn it is.
     async fn round(&mut self, flow: &Arc<Flow>) -> Result<(), ClientError> {
         if let Some(listed) = self.lister.take() {
-            self.listed(flow, &listed);
+            let mut present = self.listed(flow, &listed);
+            present.extend(listed.selections.into_iter().map(|(group, _)| group));
+            self.vanished.remove(flow, &mut self.writer, &present).await;
         }
         self.writer.renew_after(flow, self.renewal.after_ms());
         let now_ms = flow.now_ms();
@@ -223,7 +230,8 @@ impl Rounds {
         news || self.pace.is_check_due(group, now_ms)
     }
 
-    fn listed(&mut self, flow: &Flow, listed: &Listed) {
+    /// Takes a listing in. Answers the groups that are followed.
+    fn listed(&mut self, flow: &Flow, listed: &Listed) -> BTreeSet<GroupId> {
         let now_ms = flow.now_ms();
         let tracker = &mut self.writer.tracker;
         for (group, selection) in &listed.selections {
@@ -239,6 +247,7 @@ impl Rounds {
         self.writer.retain(&present);
         self.pace.retain(|group| present.contains(group));
         self.checkpoints.retain(&present);
+        present
     }
 
     /// When the next round is due although nothing changed.
@@ -262,9 +271,20 @@ fn unreadable(code: ErrorCode, group: &GroupId, side: &str) -> Standing {
     let reason = format!("the offsets of {group} cannot be read on {side}: {code}");
     if code == ErrorCode::GROUP_AUTHORIZATION_FAILED {
         Standing::found(State::Unknown, Code::MissingPermission, reason)
+    } else if code == ErrorCode::UNSUPPORTED_VERSION {
+        no_share_offsets(side)
     } else {
         Standing::because(State::Unknown, reason)
     }
+}
+
+/// How a share group stands where a cluster does not tell, and let nobody set, where it begins.
+pub(crate) fn no_share_offsets(side: &str) -> Standing {
+    let reason = format!(
+        "{side} does not tell where a share group begins: that needs Kafka 4.1 or newer with share \
+         groups enabled; after a failover the group begins where its share.auto.offset.reset says"
+    );
+    Standing::found(State::Excluded, Code::UnsupportedVersion, reason)
 }
 
 /// Where a source position is on the target.

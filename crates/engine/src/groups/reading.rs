@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tracing::warn;
-use twinlog_client::{ClientError, GroupKind};
+use twinlog_client::{ClientError, GroupKind, GroupListing};
 use twinlog_flow::groups::{GroupSelection, select};
 use twinlog_types::{GroupId, TopicId, TopicName};
 
@@ -93,11 +93,9 @@ async fn list(
     missed: &mut BTreeMap<GroupId, u32>,
 ) -> Result<Vec<(GroupId, GroupSelection)>, ClientError> {
     let listed = flow.source.list_groups().await?;
+    note_share_groups(flow, commits, &listed);
     let mut selections = Vec::new();
     for listing in listed {
-        if listing.kind == GroupKind::Share {
-            continue;
-        }
         let selection = select(&flow.config.groups, listing.group.as_str(), true);
         selections.push((listing.group, selection));
     }
@@ -112,6 +110,17 @@ async fn list(
     commits.retain(|group| missed.get(group).is_none_or(|count| *count < MISSED_MAX));
     missed.retain(|_, count| *count < MISSED_MAX);
     Ok(selections)
+}
+
+/// Notes which groups are share groups. One that this listing misses is still what it was.
+fn note_share_groups(flow: &Flow, commits: &Commits, listed: &[GroupListing]) {
+    let names: BTreeSet<&GroupId> = listed.iter().map(|listing| &listing.group).collect();
+    let before = flow.share_groups();
+    let missed = commits.groups().into_iter();
+    let missed = missed.filter(|group| before.contains(group) && !names.contains(group));
+    let share = listed.iter().filter(|listing| listing.kind == GroupKind::Share);
+    let share = share.map(|listing| listing.group.clone()).chain(missed).collect();
+    *flow.share_groups.lock() = Arc::new(share);
 }
 
 /// Mirrored topics whose id on the source is another one than before.

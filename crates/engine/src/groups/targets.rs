@@ -43,10 +43,11 @@ impl TargetGroups {
             return Ok(Targets::default());
         }
         let asked_ms = flow.now_ms();
+        let share = flow.share_groups();
         let fresh = self.at.is_some_and(|at| at.elapsed() < LISTED_FOR);
         let listing =
             async { if fresh { Ok(None) } else { flow.target.list_groups().await.map(Some) } };
-        let (commits, listed) = tokio::join!(flow.target.fetch_offsets(groups), listing);
+        let (commits, listed) = tokio::join!(flow.target.fetch_positions(groups, &share), listing);
         if let Some(listed) = listed? {
             let by_name = listed.into_iter().map(|listing| (listing.group.clone(), listing));
             self.listed = Arc::new(by_name.collect());

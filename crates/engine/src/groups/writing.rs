@@ -105,6 +105,19 @@ impl Writer {
         })
     }
 
+    /// Every group of which anything is known, now or from the state.
+    pub(super) fn known_groups(&self) -> BTreeSet<GroupId> {
+        self.tracker.groups().chain(self.journals.groups()).cloned().collect()
+    }
+
+    /// Forgets a group, here and in the durable state. Answers how many journals of it go.
+    pub(super) fn forget(&mut self, flow: &Flow, group: &GroupId) -> usize {
+        self.said.remove(group);
+        let count = self.journals.remove(flow, &self.tracker, group);
+        self.tracker.forget_group(group);
+        count
+    }
+
     /// Forgets what was said of groups that are not there any more.
     pub(super) fn retain(&mut self, present: &BTreeSet<GroupId>) {
         self.said.retain(|group, _| present.contains(group));
@@ -269,6 +282,7 @@ fn read(
         target_group,
         loading,
         lost: cell.lost_from(source, copied_to),
+        share: flow.share_groups().contains(group),
         both_directions: opposite.is_some_and(|back| is_written_back(back, group, from, to)),
     }
 }
@@ -314,7 +328,8 @@ async fn unmoved(flow: &Flow, writer: &mut Writer, due: AllDue) -> (AllDue, Inst
     }
     let alive = same_topics(flow, &due).await;
     let read_at = Instant::now();
-    let again = flow.target.fetch_offsets(&moving).await.unwrap_or_default();
+    let share = flow.share_groups();
+    let again = flow.target.fetch_positions(&moving, &share).await.unwrap_or_default();
     let mut left = Vec::new();
     for (group, positions) in due {
         if !moving.contains(&group) {
@@ -372,6 +387,7 @@ async fn commit(
 ) -> Vec<(GroupId, Vec<Due>, Option<Answer>)> {
     let commits = due.into_iter().map(|(group, positions)| {
         let flow = flow.clone();
+        let share = flow.share_groups().contains(&group);
         async move {
             if read_at.elapsed() > READ_FOR {
                 return (group, positions, None);
@@ -381,12 +397,19 @@ async fn commit(
                 .map(|due| (due.target.clone(), due.offset.0, due.metadata.clone()))
                 .collect();
             let late = |what: String| Err(ClientError::Timeout { what });
+            let commit = async {
+                if share {
+                    flow.target.commit_share_offsets(&group, &request).await
+                } else {
+                    flow.target.commit_offsets(&group, &request).await
+                }
+            };
             // Given up, it is not sent any more: positions move meanwhile.
             let answer = tokio::select! {
                 biased;
                 () = flow.tenure.over() => late("the renewal of the lease".into()),
-                answer = flow.target.commit_offsets(&group, &request) => answer,
-                () = tokio::time::sleep(COMMIT_PATIENCE) => late(format!("OffsetCommit of {group}")),
+                answer = commit => answer,
+                () = tokio::time::sleep(COMMIT_PATIENCE) => late(format!("the position of {group}")),
             };
             (group, positions, Some(answer))
         }

@@ -1,6 +1,6 @@
 //! How groups stand: their commits on both sides, and what one is in terms of the other.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use twinlog_client::{ClientError, CommittedOffset, ErrorCode, GroupKind, GroupListing};
 use twinlog_flow::Standing;
@@ -16,6 +16,8 @@ use twinlog_types::{
 
 use super::load::Maps;
 use super::partitions::is_lost;
+use crate::groups::no_share_offsets;
+
 use super::{FlowObservation, GroupObservation, GroupPosition, Observer, code_of_answer, worst};
 
 type Commits = BTreeMap<GroupId, Result<Vec<CommittedOffset>, ErrorCode>>;
@@ -47,7 +49,6 @@ impl Observer {
         let followed: Vec<GroupId> = read
             .listed
             .iter()
-            .filter(|listing| listing.kind != GroupKind::Share)
             .filter(|listing| {
                 let selection = select(&self.config.groups, listing.group.as_str(), true);
                 selection == GroupSelection::Followed
@@ -57,8 +58,10 @@ impl Observer {
         if followed.is_empty() {
             return read;
         }
-        let (target, on_target) =
-            tokio::join!(self.target.fetch_offsets(&followed), self.target.list_groups());
+        let share = read.listed.iter().filter(|listing| listing.kind == GroupKind::Share);
+        let share: BTreeSet<GroupId> = share.map(|listing| listing.group.clone()).collect();
+        let target = self.target.fetch_positions(&followed, &share);
+        let (target, on_target) = tokio::join!(target, self.target.list_groups());
         match target {
             Ok(commits) => read.target = commits,
             Err(error) => {
@@ -74,7 +77,7 @@ impl Observer {
             }
             Err(error) => self.miss(found, false, "the groups", &error),
         }
-        match self.source.fetch_offsets(&followed).await {
+        match self.source.fetch_positions(&followed, &share).await {
             Ok(commits) => read.source = commits,
             Err(error) => source(&error, found, "the groups' offsets"),
         }
@@ -118,10 +121,6 @@ impl Observer {
             since_ms: now_ms,
             partitions: Vec::new(),
         };
-        if listing.kind == GroupKind::Share {
-            let reason = "a share group has no committed offsets that could be carried over";
-            return whole(Standing::because(State::Excluded, reason));
-        }
         let name = listing.group.as_str();
         let commits = match read.source.get(&listing.group) {
             Some(Ok(commits)) => commits.as_slice(),
@@ -165,7 +164,14 @@ impl Observer {
                 commit,
                 maps,
                 &target,
-                &Look { group: &listing.group, rules, target_group, now_ms, running },
+                &Look {
+                    group: &listing.group,
+                    share: listing.kind == GroupKind::Share,
+                    rules,
+                    target_group,
+                    now_ms,
+                    running,
+                },
             );
             let urgency = position.standing.urgency();
             if most_urgent.is_none_or(|before| urgency > before) {
@@ -225,6 +231,7 @@ impl Observer {
             target_group: look.target_group,
             loading: false,
             lost,
+            share: look.share,
             both_directions: opposite.is_some_and(|back| {
                 is_written_back(back, look.group, &commit.tp.topic, &target.topic)
             }),
@@ -251,6 +258,7 @@ impl Observer {
 /// What holds for all positions of a group.
 struct Look<'a> {
     group: &'a GroupId,
+    share: bool,
     rules: Rules,
     target_group: TargetGroup,
     now_ms: i64,
@@ -302,6 +310,9 @@ fn whole_of<'a>(parts: impl Iterator<Item = (String, &'a Standing)> + Clone) -> 
 }
 
 fn unread(side: &str, code: ErrorCode) -> Standing {
+    if code == ErrorCode::UNSUPPORTED_VERSION {
+        return no_share_offsets(&format!("the {side}"));
+    }
     let reason = format!("its offsets on the {side} could not be read: {code}");
     Standing { state: State::Unknown, code: code_of_answer(code), reason: Some(reason) }
 }
@@ -326,6 +337,7 @@ mod tests {
     fn look(group: &GroupId, running: bool) -> Look<'_> {
         Look {
             group,
+            share: false,
             rules: Rules::new(true),
             target_group: TargetGroup::Empty,
             now_ms: 1_000,
@@ -344,6 +356,7 @@ mod tests {
             target_group: TargetGroup::Empty,
             loading: false,
             lost: 0,
+            share: false,
             both_directions: false,
         }
     }
@@ -376,6 +389,7 @@ mod tests {
         let app = app();
         let off = Look {
             group: &app,
+            share: false,
             rules,
             target_group: TargetGroup::Absent,
             now_ms: 1_000,

@@ -109,6 +109,7 @@ impl Observer {
         let sight = Sight { plan, unmade, ends, bounds, maps, close, decisions, hidden };
         self.put_topics(found, &sight);
         self.put_groups(found, &commits, &sight.maps, &sight.made_again());
+        self.put_torn(found).await;
     }
 
     /// Where the partitions of the topics that are copied begin and end on the source.

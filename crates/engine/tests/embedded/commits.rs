@@ -31,7 +31,7 @@ fn followed(engine: &Engine) -> Option<Followed> {
     engine.report().flows.into_values().find_map(|flow| flow.commits)
 }
 
-async fn until_followed(engine: &Engine, way: FollowCommits) {
+pub(crate) async fn until_followed(engine: &Engine, way: FollowCommits) {
     until("commits are followed", || {
         let now = followed(engine);
         (now.as_ref().map(|now| now.way) != Some(way)).then(|| format!("{now:?}"))

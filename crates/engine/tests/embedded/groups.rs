@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use twinlog_embedded::{EmbeddedCluster, GroupKind, NewRecord};
+use twinlog_embedded::{EmbeddedCluster, GroupKind, Isolation, NewRecord};
 
 use crate::support::{World, until};
 
@@ -153,5 +153,138 @@ async fn a_new_process_moves_nothing_on_an_older_answer_of_the_targets_coordinat
     }
     world.source.commit_offset("g", "orders", 0, 70).unwrap();
     stands_at(&world, 70).await;
+    engine.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_streams_group_is_carried_over_and_left_alone_while_it_lives_on_the_target() {
+    let world = World::new(14, 1);
+    holey(&world);
+    let engine = world.start();
+    world.until_equal(&BTreeMap::from([("tx".to_owned(), 1)])).await;
+    // Its members commit on the source all the time.
+    world.source.set_group("app", GroupKind::Streams, true);
+    let until_at = async |source: i64| {
+        let expected = world.expected("tx", 0, source);
+        until("the streams group is there", || {
+            let committed = world.committed_on_target("app", "tx", 0);
+            (committed != Some(expected)).then(|| format!("{committed:?}"))
+        })
+        .await;
+    };
+    for source in [50, 51, 100] {
+        world.source.commit_offset_as_member("app", "tx", 0, source, "v2-meta");
+        until_at(source).await;
+    }
+    let metadata = world.target.committed_metadata("app", "hello.tx", 0);
+    assert_eq!(metadata.as_deref(), Some("v2-meta"), "Streams keeps its own time there");
+    // After a failover drill it lives there; then it is empty again, of the same kind.
+    world.target.set_group("app", GroupKind::Streams, true);
+    world.source.commit_offset_as_member("app", "tx", 0, 120, "");
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let stands = world.committed_on_target("app", "tx", 0);
+    assert_eq!(stands, Some(world.expected("tx", 0, 100)));
+    world.target.set_group("app", GroupKind::Streams, false);
+    until_at(120).await;
+    engine.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn offsets_that_a_producer_sends_to_its_transaction_count_when_it_commits() {
+    let world = World::new(15, 1);
+    holey(&world);
+    world.source.create_topic("out", 1, &[]).unwrap();
+    let engine = world.start();
+    world.until_equal(&BTreeMap::from([("tx".to_owned(), 1)])).await;
+    world.source.commit_offset("app", "tx", 0, 10).unwrap();
+    let stands = || world.committed_on_target("app", "tx", 0);
+    let first = world.expected("tx", 0, 10);
+    until("the group is there", || (stands() != Some(first)).then(|| format!("{:?}", stands())))
+        .await;
+    for (offset, commit) in [(60, false), (60, true), (90, true)] {
+        let before = stands();
+        let mut transaction = world.source.begin_transaction();
+        world.source.append_in(&mut transaction, "out", 0, &numbered(0, 3)).unwrap();
+        world.source.commit_in(&mut transaction, "app", ("tx", 0), offset);
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        assert_eq!(stands(), before, "while it is open");
+        world.source.end_transaction(transaction, commit).unwrap();
+        if commit {
+            let expected = world.expected("tx", 0, offset);
+            until("what it committed is there", || {
+                (stands() != Some(expected)).then(|| format!("{:?}", stands()))
+            })
+            .await;
+        } else {
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            assert_eq!(stands(), before, "after an abort");
+        }
+    }
+    engine.shutdown().await;
+}
+
+/// The newest record of each journal of `group` on the state topic: whether it is there.
+fn journals(world: &World, group: &str) -> Vec<bool> {
+    use twinlog_offsets::state::StateKey;
+    let topic = twinlog_engine::state_topic_name(&"hello".into()).to_string();
+    let mut newest = BTreeMap::new();
+    for partition in 0..i32::try_from(world.target.partitions(&topic)).unwrap() {
+        for record in world.target.records(&topic, partition, Isolation::ReadCommitted) {
+            let key = record.key.unwrap_or_default();
+            if let Ok(StateKey::Journal(_, of)) = StateKey::decode(&key)
+                && of.as_str() == group
+            {
+                newest.insert(key, record.value.is_some());
+            }
+        }
+    }
+    newest.into_values().collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_known_of_a_group_leaves_the_state_once_it_is_gone_on_both_sides() {
+    let world = World::new(16, 1);
+    holey(&world);
+    let groups = ["here", "there", "gone", "later"];
+    for group in groups {
+        world.source.commit_offset(group, "tx", 0, 50).unwrap();
+    }
+    let engine = world.start();
+    world.until_equal(&BTreeMap::from([("tx".to_owned(), 1)])).await;
+    let expected = world.expected("tx", 0, 50);
+    until("the groups are there", || {
+        let behind =
+            groups.iter().find(|group| world.committed_on_target(group, "tx", 0) != Some(expected));
+        behind.map(|group| (*group).to_owned())
+    })
+    .await;
+    world.source.delete_group("there");
+    world.target.delete_group("here");
+    for cluster in [&world.source, &world.target] {
+        cluster.delete_group("gone");
+    }
+    tokio::time::sleep(Duration::from_mins(5)).await;
+    let all = groups.map(|group| journals(&world, group));
+    assert_eq!(all, [vec![true], vec![true], vec![false], vec![true]]);
+    // A group of that name is followed as a new one.
+    world.source.commit_offset("gone", "tx", 0, 20).unwrap();
+    let expected = world.expected("tx", 0, 20);
+    until("it is there again", || {
+        let committed = world.committed_on_target("gone", "tx", 0);
+        (committed != Some(expected)).then(|| format!("{committed:?}"))
+    })
+    .await;
+    assert_eq!(journals(&world, "gone"), [true]);
+    engine.shutdown().await;
+    // One that goes while nothing runs is forgotten by the next owner.
+    for cluster in [&world.source, &world.target] {
+        cluster.delete_group("later");
+    }
+    let engine = world.start();
+    until("it is forgotten", || {
+        let left = journals(&world, "later");
+        (left != [false]).then(|| format!("{left:?}"))
+    })
+    .await;
     engine.shutdown().await;
 }

@@ -236,3 +236,53 @@ async fn without_its_source_a_mirror_still_says_how_far_it_is_and_translates() {
     let mapped = maps[0].as_ref().expect("it is mirrored");
     assert_eq!(mapped.map.translate(SourceOffset(50)).offset(), Some(TargetOffset(expected)));
 }
+
+/// A group that writes what it makes of `tx` to `out`, in transactions that commit its offsets too.
+#[tokio::test(start_paused = true)]
+async fn a_transaction_whose_results_are_not_copied_yet_is_told_at_its_group_until_they_are() {
+    use twinlog_embedded::{Action, Fault};
+    use twinlog_protocol::ApiKey;
+    let world = World::new(27, 1);
+    holey(&world);
+    world.source.create_topic("out", 1, &[]).unwrap();
+    world.source.append("out", 0, &numbered(0, 10)).unwrap();
+    let engine = world.start();
+    world.until_equal(&BTreeMap::from([("tx".to_owned(), 1), ("out".to_owned(), 1)])).await;
+    // NOT_ENOUGH_REPLICAS: the results wait, and positions do not.
+    let fault = Fault::new(Action::Answer(19)).api(ApiKey::Produce).partition("hello.out", 0);
+    let fault = world.target.fault(fault.always());
+    let work = |offset: i64, commit: bool| {
+        let mut transaction = world.source.begin_transaction();
+        world.source.append_in(&mut transaction, "out", 0, &numbered(0, 3)).unwrap();
+        world.source.commit_in(&mut transaction, "app", ("tx", 0), offset);
+        world.source.end_transaction(transaction, commit).unwrap();
+    };
+    work(60, true);
+    // Others that have nothing to do with it: an abort, and one that commits without a transaction.
+    work(90, false);
+    world.source.commit_offset("plain", "tx", 0, 60).unwrap();
+    let expected = world.expected("tx", 0, 60);
+    until("the positions are there", || {
+        let stand = ["app", "plain"].map(|group| world.committed_on_target(group, "tx", 0));
+        (stand != [Some(expected); 2]).then(|| format!("{stand:?}"))
+    })
+    .await;
+    let observer = world.observer("");
+    let found = observe(&observer).await;
+    assert_eq!(position(&found, "app"), (State::CatchingUp, Some(Code::TornTransaction)));
+    assert_eq!(position(&found, "plain"), (State::InSync, None));
+    let group = found.groups.iter().find(|group| group.group.as_str() == "app").unwrap();
+    assert_eq!(group.standing.code, Some(Code::TornTransaction));
+    let reason = group.standing.reason.clone().unwrap();
+    assert!(
+        reason.contains("wrote 3 records") && reason.contains("offset 10 of out-0"),
+        "{reason}"
+    );
+    world.target.remove_fault(fault);
+    world.until_equal(&BTreeMap::from([("out".to_owned(), 1)])).await;
+    until_seen(&observer, "all of it is there", |found| {
+        position(found, "app") == (State::InSync, None)
+    })
+    .await;
+    engine.shutdown().await;
+}

@@ -67,6 +67,9 @@ pub struct Reading {
     pub loading: bool,
     /// How many offsets of the group's backlog the gap ledger names as lost.
     pub lost: u64,
+    /// It is a share group: the position is where its unread records begin. That does not expire, and
+    /// writing it once more would forget what members acknowledged behind it.
+    pub share: bool,
     /// The flow of the other direction writes the same group on the topic that this one reads.
     pub both_directions: bool,
 }
@@ -441,7 +444,8 @@ fn equal(
     let standing = settled(reading, source, offset);
     // Written by somebody else, or not known to have arrived: its age is not known.
     let written_ms = Some(history.journal.written_ms).filter(|&ms| ms > 0);
-    let old = rules.renew_after_ms.is_some_and(|after| {
+    let expires = rules.renew_after_ms.filter(|_| !reading.share);
+    let old = expires.is_some_and(|after| {
         written_ms.is_none_or(|written_ms| now_ms.saturating_sub(written_ms) >= after)
     });
     let writable = matches!(reading.target_group, TargetGroup::Absent | TargetGroup::Empty);
@@ -524,6 +528,17 @@ fn settled(reading: &Reading, source: SourceOffset, offset: TargetOffset) -> Sta
                  the first record there, {offset}"
             ),
         ),
+        Translation::End(TargetOffset(0)) if reading.copied_end == Some(TargetOffset(0)) => {
+            let reason = "the source partition was empty so far: set to the end of the copy, 0";
+            Standing::because(State::InSync, reason)
+        }
+        _ if reading.share => {
+            let reason = format!(
+                "its unread records begin at {offset}; what members of this share group acknowledged \
+                 behind the first unread one is delivered again"
+            );
+            Standing::because(State::InSync, reason)
+        }
         _ => Standing::in_sync(),
     }
 }

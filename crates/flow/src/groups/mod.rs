@@ -17,6 +17,8 @@
 //! 6. What moves a position is in the journal before it is sent. After a crash in between the target
 //!    stands at the old or the new value, and both are explained; a lost journal only makes groups
 //!    stay where they are.
+//! 7. A share group's position is where its unread records begin: it is never renewed, since that
+//!    would forget what members of the target acknowledged behind it.
 //!
 //! # What no reading can tell
 //!

@@ -237,6 +237,8 @@ impl GroupTracker {
         /// UNKNOWN_MEMBER_ID: what a group with members answers to a commit from outside, for
         /// classic, consumer and streams groups alike; also while a static member's session lasts.
         const UNKNOWN_MEMBER_ID: i16 = 25;
+        /// NON_EMPTY_GROUP: the same of share groups.
+        const NON_EMPTY_GROUP: i16 = 68;
         let Some(position) = self.position(group, partition) else { return };
         let pending = position.pending.take();
         let offset =
@@ -245,7 +247,7 @@ impl GroupTracker {
             // It certainly did not arrive.
             position.history.journal.unplan();
         }
-        let standing = if code == UNKNOWN_MEMBER_ID {
+        let standing = if matches!(code, UNKNOWN_MEMBER_ID | NON_EMPTY_GROUP) {
             Standing::found(
                 State::Waiting,
                 Code::GroupLiveOnTarget,
@@ -326,6 +328,12 @@ impl GroupTracker {
             group.partitions.remove(partition);
             group.seeds.remove(partition);
         }
+    }
+
+    /// Forgets all that is known of a group.
+    pub fn forget_group(&mut self, group: &GroupId) {
+        self.groups.remove(group);
+        self.unwritten.retain(|(named, _)| named != group);
     }
 
     /// Forgets one group's position in one partition.

@@ -20,7 +20,7 @@ const DISKS: &str = "there are no disks";
 const TOKENS: &str = "there are no delegation tokens";
 const SCRAM: &str = "users are given at the start";
 const KRAFT: &str = "there is no quorum of controllers";
-const SHARE: &str = "share groups are not served";
+const SHARE: &str = "share groups have no members and no records here";
 const STREAMS: &str = "streams groups are not served";
 
 const NOT_OFFERED: &[Missing] = &[
@@ -52,8 +52,7 @@ const NOT_OFFERED: &[Missing] = &[
     (87, "ReadShareGroupStateSummary", (0, 1), None, SHARE),
     (88, "StreamsGroupHeartbeat", (0, 0), None, STREAMS),
     (89, "StreamsGroupDescribe", (0, 0), None, STREAMS),
-    (90, "DescribeShareGroupOffsets", (0, 1), None, SHARE),
-    (91, "AlterShareGroupOffsets", (0, 0), None, SHARE),
+    (90, "DescribeShareGroupOffsets", (0, 1), Some((0, 0)), LATER),
     (92, "DeleteShareGroupOffsets", (0, 0), None, SHARE),
 ];
 

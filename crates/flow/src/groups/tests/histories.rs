@@ -126,6 +126,7 @@ proptest! {
                         target_group: state,
                         loading: false,
                         lost: 0,
+ share: false,
  both_directions: false,
                     };
                     let action = followed.observe(reading, now);
@@ -169,6 +170,7 @@ proptest! {
                 target_group: TargetGroup::Empty,
                 loading: false,
                 lost: 0,
+ share: false,
  both_directions: false,
             };
             if let GroupAction::Commit(TargetOffset(offset)) = followed.sync(reading, now) {

@@ -31,6 +31,7 @@ fn reading(source: i64, translation: Translation<TargetOffset>, target: i64) -> 
         target_group: if target < 0 { TargetGroup::Absent } else { TargetGroup::Empty },
         loading: false,
         lost: 0,
+        share: false,
         both_directions: false,
     }
 }
@@ -551,4 +552,15 @@ fn a_group_stands_as_its_most_urgent_partition_and_is_counted_once() {
     assert_eq!(tracker.standing(&app).unwrap().standing.state, State::InSync);
     tracker.retain(|group| *group == app);
     assert_eq!(tracker.groups().count(), 1);
+}
+
+#[test]
+fn where_a_share_group_begins_is_not_renewed() {
+    let rules = Rules { renew_after_ms: Some(86_400_000), ..RULES };
+    let mut followed = Followed::new(rules);
+    let same = Reading { share: true, ..reading(10, Exact(at(7)), 7) };
+    assert_eq!(followed.sync(same, 1), GroupAction::Keep);
+    assert_eq!(followed.sync(same, 200_000_000), GroupAction::Keep);
+    let moved = Reading { share: true, ..reading(20, Exact(at(17)), 7) };
+    assert_eq!(followed.sync(moved, 200_000_001), GroupAction::Commit(at(17)));
 }

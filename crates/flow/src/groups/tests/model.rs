@@ -218,6 +218,7 @@ impl World {
             },
             loading: false,
             lost: 0,
+            share: false,
             both_directions: false,
         };
         let (group, partition) = (group(), partition());
