@@ -81,7 +81,8 @@ impl EngineOptions {
             dial,
             clock,
             discovery_interval: Duration::from_secs(3),
-            groups_interval: Duration::from_secs(1),
+            // With what it takes to carry them over, within a second.
+            groups_interval: Duration::from_millis(750),
             fetched_bytes: 64 << 20,
             partition_bytes: 4 << 20,
             drain: Duration::from_secs(4),

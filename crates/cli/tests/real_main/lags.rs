@@ -1,7 +1,7 @@
 //! What a failover costs a group, by how far it lags and by what its topic is like: counted in records,
 //! by contents, for twinlog before and after a restart and for MirrorMaker 2 beside it.
 //!
-//! The small size runs always. `TWINLOG_BENCH=1` takes partitions of 2,000,000 records, a quarter of an
+//! The small size runs always. `TWINLOG_BENCH=1` takes partitions of 2,000,000 records, half an
 //! hour and three gigabytes of disk.
 
 use std::collections::BTreeMap;
