@@ -384,8 +384,7 @@ impl Flow {
         );
         self.board.stopped(&self.name, &cell.source, stop.clone());
         if let Some(gap) = gap_of(&stop, copied_to, now_ms) {
-            let number = gap.from.0 as u32;
-            self.notes.leave(cell.shard, &StateRecord::Gap(cell.key.clone(), number, gap));
+            self.notes.leave(cell.shard, &StateRecord::gap(cell.key.clone(), gap));
             self.dirty(cell.shard).urgent();
         }
         losses::by_policy(self, cell);

@@ -88,8 +88,7 @@ async fn behind(flow: &Arc<Flow>, cell: &Arc<Cell>) -> Result<String, String> {
         lost.retain(|(known, _)| *known != from);
         lost.push((from, to));
     }
-    let number = from.0 as u32;
-    flow.notes.leave(cell.shard, &StateRecord::Gap(cell.key.clone(), number, gap));
+    flow.notes.leave(cell.shard, &StateRecord::gap(cell.key.clone(), gap));
     cell.stopped_ms.store(0, Ordering::Release);
     flow.board.goes_on(&flow.name, &cell.source);
     flow.dirty(cell.shard).urgent();

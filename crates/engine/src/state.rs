@@ -57,8 +57,8 @@ pub struct PartitionState {
     pub segments: BTreeMap<u32, Bytes>,
     /// Sealed blocks of its map, with where their records lie in the state.
     pub blocks: BTreeMap<u32, (i64, Block)>,
-    /// Ranges that were lost on the source.
-    pub gaps: BTreeMap<u32, Gap>,
+    /// Ranges that could not be copied, by their first source offset.
+    pub gaps: BTreeMap<u64, Gap>,
     /// What is known of records that somebody else copied. With none nothing was taken over.
     pub inherited: BTreeMap<SourceOffset, Stretch>,
     /// A record that could not be read, and why.

@@ -68,8 +68,8 @@ pub enum StateKey {
     Segment(PartitionKey, u32),
     /// A sealed stretch of a partition's offset map, by number.
     Block(PartitionKey, u32),
-    /// A stretch of a partition that could not be copied, by number.
-    Gap(PartitionKey, u32),
+    /// A stretch of a partition that could not be copied, by its first source offset.
+    Gap(PartitionKey, u64),
     /// What is known of records that somebody else copied, by the first source offset.
     Inherited(PartitionKey, SourceOffset),
     /// Who runs a shard of a flow.
@@ -165,7 +165,7 @@ pub enum StateRecord {
     /// A sealed [`Block`](crate::Block) of a partition's offset map.
     Block(PartitionKey, u32, Bytes),
     /// A stretch of a partition that could not be copied.
-    Gap(PartitionKey, u32, Gap),
+    Gap(PartitionKey, u64, Gap),
     /// What is known of records that somebody else copied.
     Inherited(PartitionKey, Stretch),
     /// Who runs a shard of a flow.
@@ -220,7 +220,7 @@ impl StateKey {
             Self::Gap(key, number) => {
                 out.push(GAP);
                 put_partition_key(&mut out, key);
-                put_unsigned(&mut out, u64::from(*number));
+                put_unsigned(&mut out, *number);
             }
             Self::Inherited(key, from) => {
                 out.push(INHERITED);
@@ -273,6 +273,11 @@ impl StateKey {
 }
 
 impl StateRecord {
+    /// A gap under the key of its first source offset.
+    pub fn gap(key: PartitionKey, gap: Gap) -> Self {
+        Self::Gap(key, gap.from.0.unsigned_abs(), gap)
+    }
+
     /// The record's key.
     pub fn key(&self) -> StateKey {
         match self {
@@ -392,7 +397,7 @@ fn read_key(bytes: &[u8]) -> Result<StateKey, Malformed> {
         POSITION => StateKey::Position(read_partition_key(&mut reader)?),
         SEGMENT => StateKey::Segment(read_partition_key(&mut reader)?, reader.narrow()?),
         BLOCK => StateKey::Block(read_partition_key(&mut reader)?, reader.narrow()?),
-        GAP => StateKey::Gap(read_partition_key(&mut reader)?, reader.narrow()?),
+        GAP => StateKey::Gap(read_partition_key(&mut reader)?, reader.unsigned()?),
         INHERITED => {
             StateKey::Inherited(read_partition_key(&mut reader)?, SourceOffset(reader.signed()?))
         }

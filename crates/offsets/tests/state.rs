@@ -1,5 +1,7 @@
 //! State records: round trips, their first version, and what is refused.
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 use proptest::prelude::*;
 use twinlog_offsets::state::{
@@ -45,15 +47,24 @@ fn stretch() -> Stretch {
     builder.finish(SourceOffset(1_210))
 }
 
+fn gap(from: i64) -> Gap {
+    let (from, to) = (SourceOffset(from), SourceOffset(from + 80));
+    Gap { from, to, found_ms: 5, why: Code::SourceGap }
+}
+
+#[test]
+fn losses_four_billion_offsets_apart_do_not_take_each_others_place() {
+    let keys: BTreeSet<_> = [10, 10 + (1 << 32), 10 + (1 << 40)]
+        .map(|from| StateRecord::gap(partition_key(), gap(from)).encode().0)
+        .into();
+    assert_eq!(keys.len(), 3);
+}
+
 fn one_of_each() -> Vec<StateRecord> {
     vec![
         StateRecord::Position(partition_key(), position()),
         StateRecord::Segment(partition_key(), 3, Bytes::from_static(b"\x01\x01\0\0\0")),
-        StateRecord::Gap(
-            partition_key(),
-            0,
-            Gap { from: SourceOffset(10), to: SourceOffset(90), found_ms: 5, why: Code::SourceGap },
-        ),
+        StateRecord::Gap(partition_key(), 0, gap(10)),
         StateRecord::Inherited(partition_key(), stretch()),
         StateRecord::Inherited(partition_key(), Stretch::empty(SourceOffset(7), SourceOffset(7))),
         StateRecord::Lease {

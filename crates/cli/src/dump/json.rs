@@ -95,7 +95,7 @@ struct StateKeyPart<'a> {
     partition: i32,
     generation: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
-    number: Option<u32>,
+    number: Option<u64>,
     source_cluster: &'a str,
     target_cluster: &'a str,
     source_topic_id: String,
@@ -220,10 +220,10 @@ fn key_part<'a>(key: &'a Key, names: &'a Names) -> KeyPart<'a> {
             KeyPart::State(state_key("position", key, None, names))
         }
         Key::State(StateKey::Segment(key, number)) => {
-            KeyPart::State(state_key("segment", key, Some(*number), names))
+            KeyPart::State(state_key("segment", key, Some(u64::from(*number)), names))
         }
         Key::State(StateKey::Block(key, number)) => {
-            KeyPart::State(state_key("block", key, Some(*number), names))
+            KeyPart::State(state_key("block", key, Some(u64::from(*number)), names))
         }
         Key::State(StateKey::Gap(key, number)) => {
             KeyPart::State(state_key("gap", key, Some(*number), names))
@@ -257,7 +257,7 @@ fn decision_key<'a>(kind: &'static str, pair: &'a Pair, subject: &Subject) -> Ke
 fn state_key<'a>(
     kind: &'static str,
     key: &'a PartitionKey,
-    number: Option<u32>,
+    number: Option<u64>,
     names: &'a Names,
 ) -> StateKeyPart<'a> {
     let known = names.of(key);
