@@ -214,17 +214,25 @@ impl Chain {
     }
 
     /// What came of the walk. A link that could not be looked at outweighs broken ones: the answer
-    /// is not whole.
+    /// is not whole. Rights that are missing besides what was found to be broken do not.
     pub fn outcome(&self) -> Outcome {
-        let outcomes = self.links.iter().map(|link| match link.state {
-            LinkState::Unknown => Outcome::NotFoundOut,
-            LinkState::Broken if link.findings.iter().any(|one| !one.found_out) => {
-                Outcome::NotFoundOut
-            }
-            LinkState::Broken if link.severity == Some(Severity::Error) => Outcome::Wrong,
-            LinkState::Broken | LinkState::Ok | LinkState::NotReached => Outcome::Well,
-        });
-        outcomes.max().unwrap_or(Outcome::Well)
+        let unknown = |link: &Link| link.state == LinkState::Unknown;
+        let unseen = |link: &Link| link.findings.iter().any(|finding| !finding.found_out);
+        let broken = |link: &Link| {
+            let is_error =
+                |finding: &Finding| finding.found_out && finding.severity == Severity::Error;
+            let seen = link.findings.is_empty() || link.findings.iter().any(is_error);
+            link.state == LinkState::Broken && link.severity == Some(Severity::Error) && seen
+        };
+        if self.links.iter().any(unknown) {
+            Outcome::NotFoundOut
+        } else if self.links.iter().any(broken) {
+            Outcome::Wrong
+        } else if self.links.iter().any(unseen) {
+            Outcome::NotFoundOut
+        } else {
+            Outcome::Well
+        }
     }
 }
 

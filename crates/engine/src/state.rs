@@ -265,7 +265,7 @@ pub(crate) async fn read(
 ) -> Result<Stored, ClientError> {
     let topic = topic_name(source);
     let mut stored = Stored::default();
-    for shard in 0..partitions(target, &topic).await? {
+    for shard in 0..partitions_seen(target, &topic).await? {
         read_shard(target, &topic, shard, 0, pair, &mut stored).await?;
     }
     Ok(stored)
@@ -273,9 +273,25 @@ pub(crate) async fn read(
 
 pub(crate) async fn partitions(target: &Cluster, topic: &TopicName) -> Result<i32, ClientError> {
     let listed = target.topics(Topics::Named(std::slice::from_ref(topic))).await?;
+    Ok(listed
+        .first()
+        .filter(|info| info.error.is_ok())
+        .map_or(0, |info| info.partitions.len() as i32))
+}
+
+/// The same for who only looks: a topic that may not be described may be there, and nobody may call
+/// that a flow that was never run.
+///
+/// # Errors
+///
+/// When the target cannot be asked, or may not be asked for it.
+pub(crate) async fn partitions_seen(
+    target: &Cluster,
+    topic: &TopicName,
+) -> Result<i32, ClientError> {
+    let listed = target.topics(Topics::Named(std::slice::from_ref(topic))).await?;
     let Some(info) = listed.first() else { return Ok(0) };
     if info.error == ErrorCode::TOPIC_AUTHORIZATION_FAILED {
-        // It may be there: nobody may call that a flow that was never run.
         let (code, about) = (info.error, topic.to_string());
         return Err(ClientError::Code { api: "Metadata", code, message: None, about });
     }

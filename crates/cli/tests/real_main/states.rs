@@ -63,10 +63,7 @@ fn judged(pair: &Pair, mirror: &Mirror) -> Result {
     let operations = ["Describe", "DescribeConfigs", "Write"];
     shell.allow_only(&hello, &["--topic", "st-denied"], &operations)?;
     records(shell, &hello, "st-denied", 5)?;
-    // Whoever looks may not read it either: the answer is not whole.
-    let denied = ("copy", "missing-permission", 3);
-    until_verdict(mirror, &["--group", "st-denied-app"], denied)?;
-    let found = until_verdict(mirror, &["--topic", "st-denied"], denied)?;
+    let found = both(mirror, "st-denied", "copy", "missing-permission")?;
     says(&found, "links", "READ on st-denied is missing")?;
     says(&found, "fix", "--operation Read --topic st-denied")?;
 

@@ -254,7 +254,7 @@ impl Observer {
 
     async fn state_partitions(&self) -> Result<Vec<TopicPartition>, ClientError> {
         let topic = state::topic_name(&self.config.name.source);
-        let partitions = state::partitions(&self.target, &topic).await?;
+        let partitions = state::partitions_seen(&self.target, &topic).await?;
         Ok((0..partitions).map(|partition| TopicPartition::new(topic.clone(), partition)).collect())
     }
 
