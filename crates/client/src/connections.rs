@@ -135,7 +135,7 @@ impl<'a> OnItsWay<'a> {
         Self(Some(connection))
     }
 
-    pub(crate) fn is_answered(mut self) {
+    pub(crate) fn answered(mut self) {
         self.0 = None;
     }
 }

@@ -229,7 +229,7 @@ impl Cluster {
         let connection = self.inner.connections.shared(Purpose::Control, &address).await?;
         let on_its_way = OnItsWay::on(&connection);
         let response = ask_on(&connection, |version| offset_commit(group, offsets, version)).await;
-        on_its_way.is_answered();
+        on_its_way.answered();
         let response = response?;
         let told = response.topics.into_iter().flat_map(|topic| {
             let name = TopicName::from(topic.name.as_str());

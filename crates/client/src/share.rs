@@ -66,7 +66,7 @@ impl Cluster {
         let connection = self.inner.connections.shared(Purpose::Control, &address).await?;
         let on_its_way = OnItsWay::on(&connection);
         let response = ask_on(&connection, |_| alter_share_offsets(group, offsets)).await;
-        on_its_way.is_answered();
+        on_its_way.answered();
         let response = response?;
         let whole = ErrorCode(response.error_code);
         if !whole.is_ok() {

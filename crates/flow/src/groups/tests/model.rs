@@ -63,6 +63,10 @@ enum Step {
     JournalLost,
 }
 
+/// Where a group stands, which may be nowhere.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Place(Option<i64>);
+
 #[derive(Clone)]
 struct World {
     tracker: GroupTracker,
@@ -71,9 +75,9 @@ struct World {
     older: i64,
     target: Option<i64>,
     /// Where the target stood before, if a new coordinator may still say so.
-    older_target: Option<Option<i64>>,
+    older_target: Option<Place>,
     /// Where the round before found it, in this process.
-    seen: Option<Option<i64>>,
+    seen: Option<Place>,
     live: bool,
     durable: GroupJournal,
     /// Where we last moved the target, and the source commit that was for; nothing once a round
@@ -123,7 +127,7 @@ impl World {
     fn key(&self) -> String {
         let Self { source, older, target, live, durable, put, forgotten, read_before, .. } = self;
         // The next move takes the place of one that does not differ.
-        let older_target = self.older_target.filter(|older| older != target);
+        let older_target = self.older_target.filter(|older| older.0 != *target);
         let seen = self.seen;
         let tracker = self.tracker.relative(self.now_ms);
         let written = GroupJournal { written_ms: 0, ..durable.clone() };
@@ -137,8 +141,8 @@ impl World {
         steps.extend((0..=COPIED).map(Step::Own));
         steps.push(if self.live { Step::Leave } else { Step::Join });
         steps.extend([Step::Flush, Step::Restart, Step::JournalLost]);
-        let is_news = self.seen.is_none_or(|seen| seen == self.target);
-        if is_news && self.older_target.is_some_and(|older| older != self.target) {
+        let is_news = self.seen.is_none_or(|seen| seen.0 == self.target);
+        if is_news && self.older_target.is_some_and(|older| older.0 != self.target) {
             steps.push(Step::OlderTarget);
         }
         for stale in [false, true] {
@@ -161,7 +165,7 @@ impl World {
             Step::Round { stale, fate } => self.round(stale, fate, self.target),
             Step::OlderTarget => {
                 // It comes once.
-                let older = self.older_target.take().unwrap_or_default();
+                let older = self.older_target.take().and_then(|older| older.0);
                 self.round(false, Fate::Done, older);
             }
             Step::Flush => self.flush(),
@@ -194,12 +198,12 @@ impl World {
     /// The target's position changes.
     fn moved(&mut self, offset: i64) {
         let before = self.target.replace(offset);
-        self.older_target = Some(before);
+        self.older_target = Some(Place(before));
     }
 
     fn round(&mut self, stale: bool, fate: Fate, stands: Option<i64>) {
         self.now_ms += 1_000;
-        self.seen = Some(stands);
+        self.seen = Some(Place(stands));
         if let Some(put) = self.put.take_if(|(offset, _)| Some(*offset) != stands) {
             self.forgotten = Some(put);
         }
