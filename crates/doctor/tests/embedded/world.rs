@@ -55,14 +55,14 @@ impl World {
     pub(crate) fn guarded(seed: u64) -> Self {
         let super_users = vec![ADMIN.to_owned()];
         let authorizer = AuthorizerOptions { super_users, ..AuthorizerOptions::default() };
-        Self::with(seed, Some(authorizer))
+        Self::with(seed, Some(&authorizer))
     }
 
-    fn with(seed: u64, authorizer: Option<AuthorizerOptions>) -> Self {
+    fn with(seed: u64, authorizer: Option<&AuthorizerOptions>) -> Self {
         let start = |name: &str, seed| {
             let mut options = EmbeddedOptions::new(name);
             options.seed = seed;
-            options.authorizer.clone_from(&authorizer);
+            options.authorizer = authorizer.cloned();
             EmbeddedCluster::start(options)
         };
         let world = Self { source: start("hello", seed), target: start("world", seed ^ 1) };
