@@ -8,6 +8,7 @@
 
 mod document;
 mod text;
+mod versions;
 
 use std::process::ExitCode;
 
@@ -74,7 +75,9 @@ fn exit(checked: &Checked, errors: bool) -> u8 {
     });
     let wrong = checked.plans.iter().flatten().any(|plan| {
         let left_alone = |start| start == PlannedStart::LeftAlone;
+        let offers = plan.source.offers.iter().chain(&plan.target.offers);
         plan.is_one_cluster()
+            || offers.clone().any(|offer| !offer.lacks.is_empty())
             || plan.mm2_runs.is_some()
             || !plan.topics.stopped.is_empty()
             || plan.partitions.iter().any(|partition| left_alone(partition.start))

@@ -18,8 +18,6 @@ use crate::looking::{self, Looking};
 use crate::output::{Failure, NOT_FOUND_OUT, Output, WRONG};
 use crate::threads;
 
-pub(crate) use document::more;
-
 pub(crate) fn explain(args: &Explain, out: Output) -> Result<ExitCode, Failure> {
     let subject = match (&args.group, &args.topic) {
         (Some(group), _) => Subject::Group(group.as_str().into()),

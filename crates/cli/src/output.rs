@@ -91,28 +91,6 @@ pub(crate) fn text_width(elsewhere: usize) -> usize {
     terminal_width().map_or(elsewhere, |width| width.max(WIDTH_MIN))
 }
 
-/// Breaks a text between words; all lines but the first are indented. Blanks before the first word
-/// stay.
-pub(crate) fn wrapped(text: &str, indent: usize, width: usize) -> String {
-    let room = width.saturating_sub(indent);
-    let mut out = String::new();
-    let (mut used, mut begun) = (0, false);
-    for (at, word) in text.split(' ').enumerate() {
-        let length = word.chars().count();
-        if begun && length > 0 && used + 1 + length > room {
-            let _ = write!(out, "\n{:indent$}", "");
-            used = 0;
-        } else if at > 0 {
-            out.push(' ');
-            used += 1;
-        }
-        out.push_str(word);
-        used += length;
-        begun |= length > 0;
-    }
-    out
-}
-
 /// A table as text, without blanks at the ends of lines: broken to fit the terminal, as wide as its
 /// contents elsewhere.
 pub(crate) fn table_text(table: &Table) -> String {
@@ -408,15 +386,6 @@ mod tests {
     fn a_terminal_is_given_no_commands_that_came_from_outside() {
         assert_eq!(printable("g \u{1b}[2J\u{9b}1m\r\n"), "g \u{fffd}[2J\u{fffd}1m\u{fffd}\n");
         assert!(matches!(printable("größe\n"), Cow::Borrowed("größe\n")));
-    }
-
-    #[test]
-    fn lines_are_broken_between_words_where_the_terminal_ends() {
-        assert_eq!(wrapped("one two three", 2, usize::MAX), "one two three");
-        assert_eq!(wrapped("one two three", 2, 9), "one two\n  three");
-        assert_eq!(wrapped("a-word-that-is-longer x", 2, 9), "a-word-that-is-longer\n  x");
-        assert_eq!(wrapped("  one two three", 4, 14), "  one two\n    three");
-        assert_eq!(wrapped("  a-word-that-is-longer", 4, 14), "  a-word-that-is-longer");
     }
 
     fn groups() -> Table {

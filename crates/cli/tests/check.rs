@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use serde_json::Value;
+use twinlog_testkit::Embedded;
 
 const SOUND: &str = "clusters = hello, world
 hello.bootstrap.servers = 127.0.0.1:1
@@ -90,4 +91,37 @@ fn clusters_that_are_not_there_cannot_be_found_out_about() {
     assert_eq!(output.status.code(), Some(3));
     let document = document(&output);
     assert_eq!(document["flows"][0]["plan"]["error"]["code"], "unreachable", "{document}");
+}
+
+/// A cluster of Kafka 3.9 and one of 4.3, both in memory and on this machine.
+#[test]
+fn what_clusters_tell_of_their_versions_and_clocks_is_said() {
+    let binary = Path::new(env!("CARGO_BIN_EXE_twinlog"));
+    let start = |args: &[&str]| Embedded::start(binary, args).expect("an embedded cluster");
+    let old = start(&["--kafka-version", "3.9", "--topics", "orders"]);
+    let new = start(&["--brokers", "3"]);
+    let text =
+        SOUND.replace("127.0.0.1:1", old.bootstrap()).replace("127.0.0.1:2", new.bootstrap());
+    let output = check("clusters", &text, &["--online", "--json"]);
+    let said = document(&output);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    let plan = &said["flows"][0]["plan"];
+    for (side, release, level, brokers) in [("source", "3.9", 21, 1), ("target", "4.3", 30, 3)] {
+        let side = &plan[side];
+        let versions = side["versions"].as_array().expect("versions");
+        assert_eq!(versions.len(), 1, "{side}");
+        assert_eq!(versions[0]["release"], release);
+        assert_eq!(versions[0]["features"]["metadata.version"], level);
+        assert_eq!(versions[0]["brokers"].as_array().map(Vec::len), Some(brokers));
+        let clock = &side["clock"];
+        let (ahead, within) = (clock["ahead_ms"].as_i64(), clock["within_ms"].as_u64());
+        let (ahead, within) = (ahead.expect("a clock"), within.expect("how sure"));
+        // One machine has one clock; what is rounded is a millisecond.
+        assert!(ahead.unsigned_abs() <= within + 1, "{side}");
+    }
+    let output = check("clusters-text", &text, &["--online"]);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(said.contains("    Kafka 3.9 (metadata.version 21), Fetch up to 17\n"), "{said}");
+    assert!(said.contains("    its clock is "), "{said}");
+    assert!(said.lines().all(|line| line.chars().count() <= 100), "{said}");
 }

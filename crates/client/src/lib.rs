@@ -19,6 +19,7 @@
 //!
 //! Brokers of Kafka 3.3 and newer; versions are negotiated per connection.
 
+mod about;
 mod admin;
 mod backoff;
 mod cluster;
@@ -37,6 +38,7 @@ mod rights;
 mod share;
 mod transaction;
 
+pub use about::BrokerOffer;
 pub use admin::{NewTopic, Refusal};
 pub use cluster::{Cluster, ClusterOptions};
 pub use error::ClientError;

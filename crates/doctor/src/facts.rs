@@ -11,7 +11,8 @@ use twinlog_engine::observe::{
 };
 use twinlog_mirror::{FlowConfig, Problem};
 use twinlog_types::{
-    ClusterAlias, ClusterId, Code, GroupId, Partition, SourceOffset, TopicName, TopicPartition,
+    ClusterAlias, ClusterId, Code, GroupId, LeaderEpoch, Partition, SourceOffset, TopicName,
+    TopicPartition,
 };
 
 use crate::chain::Subject;
@@ -113,6 +114,8 @@ pub struct GroupFacts {
     pub source_commits: Result<Vec<CommittedOffset>, Trouble>,
     /// What it has committed on the target, where that is an offset.
     pub target_commits: Result<BTreeMap<TopicPartition, i64>, Trouble>,
+    /// Leader epochs that it has committed on the target, each with that of the partition.
+    pub target_epochs: BTreeMap<TopicPartition, (LeaderEpoch, LeaderEpoch)>,
     /// Who is in it on the target.
     pub members: Result<Vec<GroupMember>, Trouble>,
 }

@@ -159,6 +159,7 @@ pub(crate) fn severity(code: Code) -> Severity {
         | Code::StaleCheckpoint
         | Code::OffsetsExpired
         | Code::TornTransaction
+        | Code::MapLoading
         | Code::NotFenced
         | Code::MemoryLimited
         | Code::UnknownProperty => Severity::Warning,

@@ -7,7 +7,8 @@
 //! 1. A partition leaves the walk where its link breaks; the others go on. Once none is left, the
 //!    links behind are `not-reached`.
 //! 2. A link breaks for the whole subject where it is not about partitions.
-//! 3. Where only the source does not answer, the links that need the target alone are looked at all
+//! 3. A group that the file leaves out hides nothing that holds for the whole flow.
+//! 4. Where only the source does not answer, the links that need the target alone are looked at all
 //!    the same: where a group stands is asked most urgently then.
 
 mod commits;
@@ -38,8 +39,11 @@ pub fn explain(facts: &Facts, partition: Option<Partition>, file: &str) -> Chain
     match &facts.subject {
         Subject::Group(group) => {
             walk.group_configuration(group);
+            // Whoever the file leaves out: what concerns the whole flow is looked at all the same.
+            let left_out = walk.set_aside();
             walk.connectivity();
             walk.flow();
+            walk.go_on(left_out);
             walk.source_group(group);
             walk.topic();
             walk.copy();

@@ -34,6 +34,7 @@ mod places;
 mod read;
 mod remedy;
 mod survey;
+mod text;
 
 pub use chain::{Chain, Evidence, Fix, Link, LinkName, LinkState, MirroredBy, Outcome, Subject};
 pub use connect::{Rest, RestConnector, RestError, Url};
@@ -48,3 +49,4 @@ pub use mm2::{Connector, FailedTask, Mm2, Worker};
 pub use near::near;
 pub use remedy::Impact;
 pub use survey::Survey;
+pub use text::{holds_for, many, more, seen, told, wrapped};

@@ -18,7 +18,7 @@ use twinlog_client::{
 use twinlog_engine::observe::{FlowObservation, Observer, Resource, Right, Rights, RightsFor};
 use twinlog_mirror::formats::{Checkpoint, OffsetSync};
 use twinlog_mirror::{FlowConfig, Problem, replicates};
-use twinlog_types::{GroupId, SourceOffset, TargetOffset, TopicName, TopicPartition};
+use twinlog_types::{GroupId, LeaderEpoch, SourceOffset, TargetOffset, TopicName, TopicPartition};
 
 use crate::chain::Subject;
 use crate::contents::Contents;
@@ -182,12 +182,13 @@ impl Facts {
         let listed = self.source.groups.as_ref().or(self.target.groups.as_ref());
         let share = &listed.map(share_groups).unwrap_or_default();
         let target_commits = commits(&observer.target, &self.target, group, share).await;
+        let target_epochs = epochs(&observer.target, target_commits.as_deref().unwrap_or_default());
         let target_commits = target_commits.map(|commits| {
             let there = commits.into_iter().filter(|commit| commit.offset >= 0);
             there.map(|commit| (commit.tp, commit.offset)).collect()
         });
         let source_commits = commits(&observer.source, &self.source, group, share).await;
-        GroupFacts { source_commits, target_commits, members }
+        GroupFacts { source_commits, target_commits, target_epochs, members }
     }
 
     /// The partitions of the source that concern the subject.
@@ -380,6 +381,19 @@ async fn bounds(
         _ => None,
     });
     pairs.collect()
+}
+
+/// Leader epochs that were committed, each with that of the partition as far as it is known.
+pub(crate) fn epochs(
+    cluster: &Cluster,
+    commits: &[CommittedOffset],
+) -> BTreeMap<TopicPartition, (LeaderEpoch, LeaderEpoch)> {
+    let with_epoch = commits.iter().filter(|commit| commit.offset >= 0 && commit.leader_epoch >= 0);
+    let both = with_epoch.filter_map(|commit| {
+        let leader = cluster.leader(&commit.tp).filter(|leader| leader.epoch >= 0)?;
+        Some((commit.tp.clone(), (commit.leader_epoch, leader.epoch)))
+    });
+    both.collect()
 }
 
 /// What there is on a cluster.

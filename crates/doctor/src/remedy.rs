@@ -111,10 +111,6 @@ pub(crate) fn meaning(code: Code, scene: &Scene<'_>) -> Option<String> {
             "the group gets no position on the target: after a failover its consumers begin by \
              their auto.offset.reset"
         }
-        Code::UnsupportedVersion if is_group => {
-            "the share group gets no position on the target: after a failover it begins where its \
-             share.auto.offset.reset says"
-        }
         Code::GroupWithoutCommits => {
             "there is nothing to carry over: on the target consumers begin by their \
              auto.offset.reset"
@@ -207,9 +203,27 @@ pub(crate) fn meaning(code: Code, scene: &Scene<'_>) -> Option<String> {
         Code::CommitRefused => "the translated position does not reach the target",
         Code::ConfigDrift => "what runs is not what the file says, until it is restarted",
         Code::UnknownProperty => "what the entry was meant to set has its default",
+        Code::StateCorrupt => {
+            "nothing of it is copied, and nothing is guessed: groups keep their position on the target"
+        }
+        Code::NamesCollide | Code::ReplicationLoop => {
+            "it is not copied, and groups get no position on it"
+        }
+        Code::BothDirectionsSync => "the group gets no position on this topic from either side",
+        Code::MissingPermission if scene.impact.missing > 0 => {
+            "the records behind it are not on the target"
+        }
+        Code::MapLoading => "the group waits for its place to be known, which takes moments",
         Code::SameCluster => "nothing is copied: it would never end",
         Code::MissingPermission if scene.unseen => {
             "what these rights would show was not looked at; whatever else is said was seen"
+        }
+        Code::ClusterReplaced => {
+            "the mirrors hold another cluster's records: nothing is written to them, and groups of \
+             this one get no position there"
+        }
+        Code::LeaderEpochAhead => {
+            "a consumer waits in this partition for that epoch, without an error, and never starts"
         }
         Code::MirrorCannotReconfigure => {
             "new topics and groups are not taken up: the processes cannot tell each other"
@@ -308,7 +322,11 @@ pub(crate) fn fixes(code: Code, scene: &Scene<'_>) -> Vec<Fix> {
                 topic.map(String::as_str).unwrap_or_default()
             ))
         }
-        Code::TranslationFrozen | Code::TranslationCoarse | Code::Mm2KnownBug => resets(scene),
+        Code::ClusterReplaced => command(format!("twinlog check {file} --flow '{flow}' --online")),
+        Code::LeaderEpochAhead
+        | Code::TranslationFrozen
+        | Code::TranslationCoarse
+        | Code::Mm2KnownBug => resets(scene),
         _ => Vec::new(),
     }
 }

@@ -25,7 +25,7 @@ use twinlog_types::{GroupId, SourceOffset, TopicName, TopicPartition};
 use crate::chain::Subject;
 use crate::diagnose::Wanted;
 use crate::facts::{CheckpointSeries, Facts, GroupFacts, Trouble};
-use crate::read::{each_record, note, share_groups};
+use crate::read::{each_record, epochs, note, share_groups};
 
 /// Groups whose members are asked for at the same time.
 const AT_A_TIME: usize = 16;
@@ -132,12 +132,15 @@ impl Survey {
                 (None, Err(trouble)) => Err(trouble.clone()),
                 (None, Ok(_)) => Err(Trouble::not_looked_at()),
             };
-            let target_commits = told(&target, on_target).map(|commits| {
+            let target_commits = told(&target, on_target);
+            let target_epochs =
+                epochs(&observer.target, target_commits.as_deref().unwrap_or_default());
+            let target_commits = target_commits.map(|commits| {
                 let there = commits.into_iter().filter(|commit| commit.offset >= 0);
                 there.map(|commit| (commit.tp, commit.offset)).collect()
             });
             let members = members.remove(&id).unwrap_or_else(|| Ok(Vec::new()));
-            let read = GroupFacts { source_commits, target_commits, members };
+            let read = GroupFacts { source_commits, target_commits, target_epochs, members };
             self.groups.insert(id, read);
         }
         for read in self.groups.values() {
@@ -282,6 +285,7 @@ impl Survey {
         listed.then(|| GroupFacts {
             source_commits: Ok(Vec::new()),
             target_commits: Ok(BTreeMap::new()),
+            target_epochs: BTreeMap::new(),
             members: Ok(Vec::new()),
         })
     }

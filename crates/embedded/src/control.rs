@@ -135,6 +135,20 @@ impl EmbeddedCluster {
         })
     }
 
+    /// Commits like a simple client that names a leader epoch, which brokers take as it comes.
+    pub fn commit_offset_in_epoch(
+        &self,
+        group: &str,
+        topic: &str,
+        partition: i32,
+        (offset, leader_epoch): (i64, i32),
+    ) {
+        self.with(|state| {
+            let committed = state.committing(offset, leader_epoch, "");
+            state.store_commits(group, vec![((topic.to_owned(), partition), committed)]);
+        });
+    }
+
     /// Commits whatever the group's state, as its own members would.
     pub fn commit_offset_as_member(
         &self,
@@ -194,6 +208,16 @@ impl EmbeddedCluster {
             let key = (topic.to_owned(), partition);
             state.groups.get(group)?.share_starts.get(&key).copied()
         })
+    }
+
+    /// Makes a group of members that speak this protocol, such as `connect`, live.
+    pub fn set_members_of(&self, group: &str, protocol_type: &str) {
+        self.set_group(group, GroupKind::Classic, true);
+        self.with(|state| {
+            let found = state.group_of(group, GroupKind::Classic);
+            protocol_type.clone_into(&mut found.protocol_type);
+            state.changed = true;
+        });
     }
 
     /// Deletes a group and what it committed. `false` when there is none.

@@ -58,6 +58,8 @@ pub struct FlowBoard {
     pub waiting: BTreeMap<TopicPartition, String>,
     /// The last throttle of the source and the target.
     pub throttled: (Option<Duration>, Option<Duration>),
+    /// The memory limit that holds the copy back, in bytes, while it does.
+    pub memory_limited: Option<usize>,
     /// How the commits of groups are followed on the source, once that is known.
     pub commits: Option<Followed>,
     unreachable: (Option<String>, Option<String>),
@@ -180,6 +182,30 @@ impl Board {
             );
         }
         *side = Some(throttle);
+    }
+
+    /// What was fetched fills the memory that it may take (`limit`), or does not any more.
+    pub(crate) fn memory(&self, flow: &FlowName, limit: Option<usize>, at_ms: i64) {
+        let before = {
+            let mut flows = self.flows.lock();
+            let board = flows.entry(flow.clone()).or_default();
+            std::mem::replace(&mut board.memory_limited, limit)
+        };
+        match (before, limit) {
+            (None, Some(limit)) => {
+                let text = format!(
+                    "what is fetched and not acknowledged fills the {} MiB that it may take: nothing \
+                     more is fetched from {} until {} has taken some of it",
+                    limit >> 20,
+                    flow.source,
+                    flow.target
+                );
+                warn!(%flow, code = %Code::MemoryLimited, "{text}");
+                self.event(flow, None, Code::MemoryLimited, text, at_ms);
+            }
+            (Some(_), None) => info!(%flow, "there is memory for what is fetched again"),
+            _ => {}
+        }
     }
 
     /// A cluster answers again, or still.

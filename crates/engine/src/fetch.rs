@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{AcquireError, OwnedSemaphorePermit};
 use tracing::{info, warn};
 use twinlog_client::{
     ErrorCode, FetchOptions, FetchPartition, FetchedPartition, Isolation, OffsetSpec, Remedy,
@@ -35,6 +35,8 @@ const SHORT_POLL: Duration = Duration::from_millis(10);
 const FRUITLESS_MAX: u32 = 3;
 /// An answer that comes sooner did not wait for records.
 const AT_ONCE: Duration = Duration::from_millis(5);
+/// How long memory is waited for before that is worth a word.
+const MEMORY_PATIENCE: Duration = Duration::from_secs(10);
 /// How long a partition rests whose range the source contradicts itself about.
 const CONTRADICTION: Duration = Duration::from_millis(500);
 
@@ -71,7 +73,7 @@ pub(crate) async fn run(flow: Arc<Flow>, broker: BrokerId) {
         let permit = tokio::select! {
             biased;
             () = ending.ended() => return,
-            permit = flow.budget.clone().acquire_many_owned(ANSWER_BYTES as u32) => permit,
+            permit = memory(&flow) => permit,
         };
         // The semaphore is never closed.
         let Ok(permit) = permit else { return };
@@ -124,6 +126,18 @@ pub(crate) async fn run(flow: Arc<Flow>, broker: BrokerId) {
             }
         }
     }
+}
+
+/// Memory for one answer. A wait for it that lasts is said.
+async fn memory(flow: &Flow) -> Result<OwnedSemaphorePermit, AcquireError> {
+    let acquiring = flow.budget.clone().acquire_many_owned(ANSWER_BYTES as u32);
+    tokio::pin!(acquiring);
+    if let Ok(permit) = tokio::time::timeout(MEMORY_PATIENCE, &mut acquiring).await {
+        flow.memory_is_free();
+        return permit;
+    }
+    flow.memory_is_full();
+    acquiring.await
 }
 
 /// Whether any partition came further than what was asked for, or cannot go on for now.

@@ -447,6 +447,15 @@ impl Flow {
         self.board.unreachable(&self.name, false, error, self.now_ms());
     }
 
+    pub(crate) fn memory_is_full(&self) {
+        let limit = self.options.fetched_bytes.max(crate::fetch::ANSWER_BYTES);
+        self.board.memory(&self.name, Some(limit), self.now_ms());
+    }
+
+    pub(crate) fn memory_is_free(&self) {
+        self.board.memory(&self.name, None, self.now_ms());
+    }
+
     pub(crate) fn source_throttled(&self, throttle: Duration) {
         self.board.throttled(&self.name, true, throttle);
     }
@@ -462,7 +471,12 @@ fn gap_of(stop: &Stop, copied_to: SourceOffset, found_ms: i64) -> Option<Gap> {
     let why = stop.code;
     let (from, to) = match why {
         Code::SourceGap | Code::SourceTruncated => stop.range?,
-        Code::RecordTooLarge | Code::CorruptBatch | Code::ContentsDiffer => {
+        Code::RecordTooLarge
+        | Code::CorruptBatch
+        | Code::ContentsDiffer
+        | Code::RefusedByTarget
+        | Code::TimestampRefused
+        | Code::MissingPermission => {
             let next = copied_to.plus(1);
             (copied_to, stop.range.map_or(next, |(_, to)| to.max(next)))
         }

@@ -60,4 +60,4 @@ pub use decisions::{Decisions, topic_name as decisions_topic_name};
 pub use engine::{Engine, EngineReport};
 pub use options::{Claims, Clock, EngineOptions, Existing};
 pub use parallel::in_parallel;
-pub use state::{PartitionState, Stored, topic_name as state_topic_name};
+pub use state::{Elsewhere, PartitionState, Stored, topic_name as state_topic_name};

@@ -157,7 +157,7 @@ async fn look(flow: &Arc<Flow>, cell: &Arc<Cell>, from: LookFrom) -> Result<(), 
         );
     }
     if looked.not_fenced {
-        debug!(
+        info!(
             flow = %flow.name, partition = %cell.target, code = %Code::NotFenced,
             "the target has forgotten our producer; the look alone protects from doubles until the next batch"
         );

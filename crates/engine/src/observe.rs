@@ -37,7 +37,7 @@ use twinlog_types::{ClusterAlias, Code, FlowName, GroupId, Partition, State, Top
 
 pub use load::MappedPartition;
 pub use mirror::{Mapped, Mirror};
-pub use plan::{FlowPlan, PlannedPartition, PlannedSide, PlannedStart};
+pub use plan::{ClockReading, FlowPlan, PlannedPartition, PlannedSide, PlannedStart};
 pub use rights::{Resource, Right, Rights, RightsFor, principal, shell_word};
 
 pub use crate::state::topic_name as state_topic;
@@ -81,6 +81,8 @@ pub struct FlowObservation {
     pub own: Standing,
     /// Who last said that they run it.
     pub lease: Option<Lease>,
+    /// That mirrors of this source were copied from another cluster, in a sentence.
+    pub replaced: Option<String>,
     /// By name; those that the configuration leaves out come last.
     pub topics: Vec<TopicObservation>,
     /// By name.
@@ -137,6 +139,8 @@ pub struct PartitionObservation {
     pub standing: Standing,
     /// Ranges that were lost on the source.
     pub gaps: Vec<Gap>,
+    /// What waits on the source may not be read with these rights.
+    pub is_denied: bool,
 }
 
 /// What was found of a group.
@@ -182,6 +186,7 @@ impl FlowObservation {
             flow,
             own: Standing::because(State::Unknown, "not looked at"),
             lease: None,
+            replaced: None,
             topics: Vec::new(),
             groups: Vec::new(),
             commits: None,

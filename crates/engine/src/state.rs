@@ -19,8 +19,8 @@ use twinlog_offsets::state::{
 };
 use twinlog_offsets::{Block, Changes, Durable, Inherited, OffsetMap, SealedBlock, Stretch};
 use twinlog_types::{
-    ClusterAlias, ClusterId, Code, GroupId, Planted, SourceOffset, TopicName, TopicPartition,
-    planted,
+    ClusterAlias, ClusterId, Code, GroupId, Partition, Planted, SourceOffset, TopicId, TopicName,
+    TopicPartition, planted,
 };
 
 use crate::cell::Cell;
@@ -135,6 +135,17 @@ pub struct Stored {
     pub answers: BTreeMap<Subject, Answer>,
     /// Records that could not be read: where, and why.
     pub damaged: Vec<String>,
+    /// Mirrors that were copied from another cluster than the source is now.
+    pub elsewhere: Elsewhere,
+}
+
+/// What the state says of mirrors of other sources under the same alias.
+#[derive(Clone, Debug, Default)]
+pub struct Elsewhere {
+    /// From which cluster each was copied, by the topic of the target and the partition.
+    pub mirrors: BTreeMap<(TopicId, Partition), ClusterId>,
+    /// When somebody last said that they run it, in milliseconds since 1970.
+    pub renewed_ms: Option<i64>,
 }
 
 impl Stored {
@@ -149,6 +160,10 @@ impl Stored {
         match StateRecord::decode(key, record.value.as_deref()) {
             Ok(Some(StateRecord::Position(key, position))) if ours(&key, pair) => {
                 self.partitions.entry(key).or_default().position = Some(position);
+            }
+            Ok(Some(StateRecord::Position(key, _))) if key.target_cluster == pair.1 => {
+                let mirror = (key.target_topic, key.partition);
+                self.elsewhere.mirrors.insert(mirror, key.source_cluster);
             }
             Ok(Some(StateRecord::Segment(key, number, segment))) if ours(&key, pair) => {
                 self.partitions.entry(key).or_default().segments.insert(number, segment);
@@ -179,6 +194,12 @@ impl Stored {
                     self.lease_before = Some(before);
                 }
                 self.lease = Some(lease);
+            }
+            Ok(Some(StateRecord::Lease { target_cluster, lease, .. }))
+                if target_cluster == pair.1 =>
+            {
+                let renewed_ms = Some(lease.renewed_ms);
+                self.elsewhere.renewed_ms = self.elsewhere.renewed_ms.max(renewed_ms);
             }
             Ok(Some(StateRecord::Journal(key, group, journal))) if ours(&key, pair) => {
                 self.journals.entry(key).or_default().insert(group, journal);

@@ -13,38 +13,18 @@
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::future::Future;
-use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use twinlog_client::{Dial, WireStream};
 use twinlog_embedded::{EmbeddedCluster, EmbeddedOptions, NewRecord};
 use twinlog_engine::{Engine, EngineOptions};
 use twinlog_mirror::Configuration;
 use twinlog_protocol::ApiKey;
+use twinlog_worlds::Network;
 
 /// Records of each partition; groups stand somewhere among them.
 const RECORDS: i64 = 200;
-
-struct Network([EmbeddedCluster; 2]);
-
-impl Dial for Network {
-    fn dial<'a>(
-        &'a self,
-        host: &'a str,
-        port: u16,
-    ) -> Pin<Box<dyn Future<Output = io::Result<Box<dyn WireStream>>> + Send + 'a>> {
-        Box::pin(async move {
-            let known =
-                |one: &&EmbeddedCluster| one.addresses().iter().any(|(name, _)| name == host);
-            let cluster = self.0.iter().find(known).ok_or(io::ErrorKind::NotFound)?;
-            let stream: Box<dyn WireStream> = Box::new(cluster.connect(host, port)?);
-            Ok(stream)
-        })
-    }
-}
 
 struct Scene {
     clusters: [EmbeddedCluster; 2],
@@ -181,7 +161,7 @@ async fn run(groups: usize, partitions: i32, follow: &str) {
     let options = EngineOptions::new(
         "groups".to_owned(),
         7,
-        Arc::new(Network(scene.clusters.clone())),
+        Arc::new(Network::new(scene.clusters.clone())),
         Arc::new(move || clock.now_ms()),
     );
     let engine = Engine::start(&configuration(&scene.clusters, follow), &[], options);

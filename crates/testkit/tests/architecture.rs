@@ -22,6 +22,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("embedded", &["types", "protocol"]),
     ("testkit", &["types"]),
     ("sim", &["types", "mirror", "protocol", "client", "engine", "embedded"]),
+    ("worlds", &["types", "mirror", "client", "engine", "embedded"]),
     ("interop", &[]),
     (
         "cli",

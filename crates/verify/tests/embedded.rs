@@ -1,67 +1,44 @@
 //! The whole way between two embedded clusters with twinlog's engine between them, on a paused
 //! clock: mirrors that are faithful, and mirrors that were damaged behind its back.
 
-use std::future::Future;
-use std::io;
-use std::pin::Pin;
+use std::ops::Deref;
 use std::sync::Arc;
-use std::time::Duration;
 
-use twinlog_client::{Dial, WireStream};
 use twinlog_embedded::{
-    Acl, AuthorizerOptions, EmbeddedCluster, EmbeddedOptions, GroupKind, Isolation, NewRecord,
-    Operation, Record, Resource,
+    Acl, AuthorizerOptions, GroupKind, Isolation, NewRecord, Operation, Record, Resource,
 };
-use twinlog_engine::observe::Observer;
-use twinlog_engine::{Engine, EngineOptions};
-use twinlog_mirror::Configuration;
 use twinlog_types::TopicName;
 use twinlog_verify::compare::Kind;
 use twinlog_verify::{
     FlowReport, GroupReport, GroupResult, How, PartitionReport, Progress, Request, Verdict,
     rehearse, verify,
 };
-
-/// Finds the cluster by the host's name.
-struct Network([EmbeddedCluster; 2]);
-
-impl Dial for Network {
-    fn dial<'a>(
-        &'a self,
-        host: &'a str,
-        port: u16,
-    ) -> Pin<Box<dyn Future<Output = io::Result<Box<dyn WireStream>>> + Send + 'a>> {
-        Box::pin(async move {
-            let known = |cluster: &&EmbeddedCluster| {
-                cluster.addresses().iter().any(|(name, _)| name == host)
-            };
-            let cluster = self.0.iter().find(known).ok_or(io::ErrorKind::NotFound)?;
-            let stream: Box<dyn WireStream> = Box::new(cluster.connect(host, port)?);
-            Ok(stream)
-        })
-    }
-}
+use twinlog_worlds::until;
 
 const MIRROR: &str = "hello.orders";
 
-struct World {
-    source: EmbeddedCluster,
-    target: EmbeddedCluster,
+struct World(twinlog_worlds::World);
+
+impl Deref for World {
+    type Target = twinlog_worlds::World;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
 }
 
 impl World {
     fn new(seed: u64) -> Self {
-        let start = |name: &str, seed| {
-            let mut options = EmbeddedOptions::new(name);
-            options.seed = seed;
-            // Free for all as long as there is no ACL.
-            options.authorizer = Some(AuthorizerOptions {
-                allow_everyone_if_no_acl_found: true,
-                ..AuthorizerOptions::default()
-            });
-            EmbeddedCluster::start(options)
-        };
-        Self { source: start("hello", seed), target: start("world", seed ^ 1) }
+        let world = twinlog_worlds::World::with(seed, |source, target| {
+            for options in [source, target] {
+                // Free for all as long as there is no ACL.
+                options.authorizer = Some(AuthorizerOptions {
+                    allow_everyone_if_no_acl_found: true,
+                    ..AuthorizerOptions::default()
+                });
+            }
+        });
+        Self(world.saying("emit.heartbeats.enabled = false"))
     }
 
     /// `orders` with 1000 records, a group at 600, and a mirror of it at rest. The source begins
@@ -95,11 +72,7 @@ impl World {
                 && self.copied().len() >= records
                 && groups.iter().all(|group| self.target.committed(group, MIRROR, 0).is_some())
         };
-        let began = tokio::time::Instant::now();
-        while !there() {
-            assert!(began.elapsed() < Duration::from_mins(5), "not mirrored within 5 minutes");
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        until("it is mirrored", || (!there()).then(String::new)).await;
         engine.shutdown().await;
     }
 
@@ -107,52 +80,12 @@ impl World {
         self.target.records(MIRROR, 0, Isolation::ReadCommitted)
     }
 
-    fn configuration(&self) -> Configuration {
-        let text = format!(
-            "clusters = hello, world\nhello.bootstrap.servers = {}\nworld.bootstrap.servers = {}\n\
-             hello->world.enabled = true\nhello->world.sync.group.offsets.enabled = true\n\
-             emit.heartbeats.enabled = false\nreplication.factor = -1\n\
-             checkpoints.topic.replication.factor = -1\nheartbeats.topic.replication.factor = -1\n\
-             offset-syncs.topic.replication.factor = -1\n",
-            self.source.bootstrap(),
-            self.target.bootstrap(),
-        );
-        Configuration::parse("mm2.properties", text.as_bytes(), &[]).expect("a sound file")
-    }
-
-    fn network(&self) -> Arc<Network> {
-        Arc::new(Network([self.source.clone(), self.target.clone()]))
-    }
-
-    fn start(&self) -> Engine {
-        let clock = self.target.clone();
-        let clock = Arc::new(move || clock.now_ms());
-        let options = EngineOptions::new("engine".to_owned(), 7, self.network(), clock);
-        Engine::start(&self.configuration(), &[], options)
-    }
-
-    fn observer(&self) -> Observer {
-        let configuration = self.configuration();
-        let cluster = |alias: &str| {
-            let config = configuration.cluster(alias).expect("a cluster of the file");
-            twinlog_engine::cluster(config, self.network(), 11, Duration::from_secs(10))
-        };
-        let clock = self.target.clone();
-        Observer {
-            config: Arc::new(configuration.flows()[0].clone()),
-            opposite: None,
-            source: cluster("hello"),
-            target: cluster("world"),
-            clock: Arc::new(move || clock.now_ms()),
-        }
-    }
-
     async fn verify(&self, how: How) -> FlowReport {
         self.verify_only(&Request { how: Some(how), ..Request::default() }).await
     }
 
     async fn verify_only(&self, request: &Request) -> FlowReport {
-        let observer = self.observer();
+        let observer = self.observer("");
         let mut report = FlowReport::new(&observer, How::Full, self.target.now_ms());
         verify(&observer, request, &Arc::new(Progress::default()), &mut report).await;
         report
@@ -441,7 +374,7 @@ async fn what_cannot_be_asked_is_said_and_nothing_is_ready() {
 #[tokio::test(start_paused = true)]
 async fn a_rehearsal_reads_on_from_the_groups_position_and_leaves_nothing_behind() {
     let world = World::mirrored(13).await;
-    let observer = world.observer();
+    let observer = world.observer("");
     let before = (world.source.groups(), world.target.groups());
     for (stands, equal, missing, extra) in
         [(587, true, 0, 0), (588, false, 1, 0), (586, false, 0, 1)]

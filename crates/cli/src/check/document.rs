@@ -5,6 +5,7 @@ use twinlog_engine::observe::{FlowPlan, PlannedPartition, PlannedSide, PlannedSt
 use twinlog_types::ConfigChange;
 
 use super::Checked;
+use super::versions::spoken;
 use crate::args::Check;
 
 #[derive(Serialize)]
@@ -77,6 +78,25 @@ struct SidePart {
     cluster_id: String,
     brokers: usize,
     topics: usize,
+    versions: Vec<VersionsPart>,
+    clock: Option<ClockPart>,
+    /// Why the clock is not known.
+    clock_unknown: Option<String>,
+}
+
+#[derive(Serialize)]
+struct VersionsPart {
+    brokers: Vec<i32>,
+    release: Option<&'static str>,
+    features: std::collections::BTreeMap<String, i16>,
+    newest_fetch: i16,
+}
+
+/// The clock of the controller, against this machine's.
+#[derive(Serialize)]
+struct ClockPart {
+    ahead_ms: i64,
+    within_ms: u64,
 }
 
 #[derive(Serialize)]
@@ -239,6 +259,21 @@ fn side(side: &PlannedSide) -> SidePart {
         cluster_id: side.id.to_string(),
         brokers: side.brokers,
         topics: side.topics,
+        versions: spoken(side)
+            .into_iter()
+            .map(|one| VersionsPart {
+                release: one.release(),
+                brokers: one.brokers,
+                features: one.features,
+                newest_fetch: one.fetch,
+            })
+            .collect(),
+        clock: side
+            .clock
+            .as_ref()
+            .ok()
+            .map(|clock| ClockPart { ahead_ms: clock.ahead_ms, within_ms: clock.within_ms }),
+        clock_unknown: side.clock.as_ref().err().cloned(),
     }
 }
 

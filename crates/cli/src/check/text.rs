@@ -3,17 +3,23 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use twinlog_engine::observe::{FlowPlan, PlannedStart};
+use twinlog_doctor::wrapped;
+use twinlog_engine::observe::{ClockReading, FlowPlan, PlannedSide, PlannedStart};
 use twinlog_mirror::{FlowConfig, Origin};
 use twinlog_types::{ConfigChange, TopicName};
 
+use super::versions::spoken;
 use super::{Checked, Severity};
 use crate::args::Check;
-use crate::format::plural;
-use crate::output::{table, table_text};
+use crate::format::{duration, plural};
+use crate::output::{table, table_text, text_width};
 
 /// Topics that are named one by one; of more, the number is said.
 const NAMED_MAX: usize = 20;
+/// How wide text is where there is no terminal.
+const WIDTH: usize = 100;
+/// Clocks that differ by less are as good as equal.
+const CLOCK_OFF_MS: u64 = 1_000;
 
 /// `hello->world.topics (line 9)`, as the JSON document has it too.
 pub(super) fn place(origin: Option<&Origin>) -> String {
@@ -82,6 +88,7 @@ fn planned(out: &mut String, plan: &FlowPlan) {
             plural(side.brokers as u64, "broker"),
             plural(side.topics as u64, "topic")
         );
+        brokers(out, side);
     }
     if plan.is_one_cluster() {
         let _ = writeln!(out, "  both are the same cluster: nothing would be copied");
@@ -141,6 +148,51 @@ fn planned(out: &mut String, plan: &FlowPlan) {
         let _ = writeln!(out, "  {} of the source left out by the file", plural(excluded, "topic"));
     }
     named(out, "could not be read", plan.unread.iter().cloned());
+}
+
+/// What the brokers of a side speak, and what time it is there.
+fn brokers(out: &mut String, side: &PlannedSide) {
+    let width = text_width(WIDTH);
+    let mut line = |text: &str| {
+        let _ = writeln!(out, "    {}", wrapped(text, 6, width));
+    };
+    let releases = spoken(side);
+    if let [one] = releases.as_slice() {
+        line(&one.words());
+    } else {
+        for release in &releases {
+            let brokers: Vec<String> = release.brokers.iter().map(i32::to_string).collect();
+            line(&format!("broker {}: {}", brokers.join(", "), release.words()));
+        }
+    }
+    for offer in side.offers.iter().filter(|offer| !offer.lacks.is_empty()) {
+        let lacks = offer.lacks.join(", ");
+        line(&format!(
+            "broker {} is too old or too new: no common version of {lacks}",
+            offer.broker
+        ));
+    }
+    match &side.clock {
+        Ok(clock) => line(&clock_words(*clock)),
+        Err(why) => line(&format!("its clock is not known: {why}")),
+    }
+}
+
+/// A clock in words; whose time is so far off that ages and leases are misjudged, with a warning.
+fn clock_words(clock: ClockReading) -> String {
+    let ClockReading { ahead_ms, within_ms } = clock;
+    let how = if ahead_ms < 0 { "behind" } else { "ahead of" };
+    let off = duration(ahead_ms.unsigned_abs());
+    let text =
+        format!("its clock is {off} {how} this machine's (give or take {})", duration(within_ms));
+    let sure = ahead_ms.unsigned_abs().saturating_sub(within_ms);
+    if sure < CLOCK_OFF_MS {
+        return text;
+    }
+    format!(
+        "! {text}: ages and lags are off by that, who runs the flow is misjudged beyond 15 s, and \
+         records with this time may be refused"
+    )
 }
 
 /// Where copies would begin, by topic.

@@ -2,8 +2,10 @@
 
 use std::fmt::Write;
 
+use twinlog_doctor::wrapped;
+
 use super::document::{Document, GroupLine};
-use crate::output::{table, table_text, text_width, wrapped};
+use crate::output::{table, table_text, text_width};
 
 const WIDTH: usize = 100;
 /// The group whose next record is shown: it stands still, and its topic has one partition.

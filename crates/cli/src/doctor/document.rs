@@ -3,11 +3,10 @@
 use std::collections::BTreeSet;
 
 use serde::Serialize;
-use twinlog_doctor::{Diagnosis, GroupedFinding, MirroredBy, Outcome, Place};
+use twinlog_doctor::{Diagnosis, GroupedFinding, MirroredBy, Outcome, Place, more};
 use twinlog_types::Code;
 
 use crate::explain::document::{EvidenceBody, FixBody, evidence, fix};
-use crate::explain::more;
 
 #[derive(Serialize)]
 pub(crate) struct Document<'a> {

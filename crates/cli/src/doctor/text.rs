@@ -2,11 +2,12 @@
 
 use std::fmt::Write;
 
-use twinlog_doctor::{Counts, Diagnosis, Fix, GroupedFinding, MirroredBy, Outcome};
+use twinlog_doctor::{
+    Counts, Diagnosis, GroupedFinding, MirroredBy, Outcome, holds_for, many, told, wrapped,
+};
 use twinlog_types::Severity;
 
-use crate::explain::more;
-use crate::output::{table, table_text, text_width, wrapped};
+use crate::output::{table, table_text, text_width};
 
 /// How wide text is where there is no terminal.
 const WIDTH: usize = 100;
@@ -14,12 +15,8 @@ const WIDTH: usize = 100;
 const FULL_MAX: usize = 3;
 /// Findings that have a line of their own after them.
 const LINES_MAX: usize = 12;
-/// Fixes of one finding.
-const FIXES_MAX: usize = 3;
 /// Where the words of a finding begin.
 const INDENT: usize = 9;
-/// A summary is an example, and no list.
-const SUMMARY_CHARS_MAX: usize = 400;
 
 /// `verbose`: every finding in full, with its evidence.
 pub(crate) fn text(
@@ -58,7 +55,7 @@ fn of_flow(
     }
     for finding in diagnosis.findings.iter().take(full) {
         text.push('\n');
-        in_full(finding, width, verbose, text);
+        text.push_str(&told(finding, width, verbose));
     }
     let rest = diagnosis.findings.get(full..).unwrap_or_default();
     if !rest.is_empty() {
@@ -114,72 +111,6 @@ fn headline(diagnosis: &Diagnosis) -> String {
     text
 }
 
-fn in_full(finding: &GroupedFinding, width: usize, verbose: bool, text: &mut String) {
-    let severity = finding.severity.word();
-    let _ = writeln!(text, "  {severity:<7}  {}  {}", finding.code.word(), holds_for(finding));
-    let many_places = finding.places.len() > 1 && !finding.of_flow;
-    let example = if many_places { "such as: " } else { "" };
-    let summary: String = finding.summary.chars().take(SUMMARY_CHARS_MAX).collect();
-    let _ = writeln!(text, "    {}", wrapped(&format!("{example}{summary}"), 4, width));
-    if let Some(cause) = finding.follows_from {
-        let _ = writeln!(text, "    it follows from {cause}");
-    }
-    if verbose {
-        evidence(finding, text);
-    }
-    if let Some(consequence) = finding.consequence() {
-        let _ = writeln!(text, "  means  {}", wrapped(&consequence, INDENT, width));
-    }
-    // Only all rights together let one look at all.
-    let all = verbose || !finding.found_out;
-    let fixes = if all { finding.fix.len() } else { FIXES_MAX };
-    for fix in finding.fix.iter().take(fixes) {
-        // One line each, however long: they are there to be pasted.
-        let _ = match fix {
-            Fix::Property(line) => writeln!(text, "  say    {line}"),
-            Fix::Command(line) => writeln!(text, "  run    {line}"),
-        };
-    }
-    let _ = writeln!(text, "  more   {}", more(finding.code));
-}
-
-fn evidence(finding: &GroupedFinding, text: &mut String) {
-    let mut rows = table(&["", "", ""]);
-    for seen in &finding.evidence {
-        rows.add_row([seen.what.as_str(), seen.value.as_str(), seen.place.as_str()]);
-    }
-    for line in table_text(&rows).lines().filter(|line| !line.trim().is_empty()) {
-        let _ = writeln!(text, "      {}", line.trim_start());
-    }
-}
-
-/// `group orders-app, 3 partitions of orders`
-fn holds_for(finding: &GroupedFinding) -> String {
-    if finding.of_flow {
-        return "the whole flow".to_owned();
-    }
-    let Counts { groups, topics, partitions } = finding.counts();
-    let mut parts = Vec::new();
-    match finding.group() {
-        Some(group) => parts.push(format!("group {group}")),
-        None if groups > 0 => parts.push(many(groups, "group")),
-        None => {}
-    }
-    match (finding.topic(), finding.partition()) {
-        (Some(topic), Some(partition)) => parts.push(format!("{topic}-{partition}")),
-        (Some(topic), None) if partitions > 0 => {
-            parts.push(format!("{} of {topic}", many(partitions, "partition")));
-        }
-        (Some(topic), None) => parts.push(format!("topic {topic}")),
-        (None, _) if topics == 0 => {}
-        (None, _) if partitions > 0 => {
-            parts.push(format!("{} of {}", many(partitions, "partition"), many(topics, "topic")));
-        }
-        (None, _) => parts.push(many(topics, "topic")),
-    }
-    parts.join(", ")
-}
-
 /// What a failover now would do, in a few words.
 fn cost(finding: &GroupedFinding) -> String {
     let impact = &finding.impact;
@@ -196,13 +127,9 @@ fn cost(finding: &GroupedFinding) -> String {
     told.join(", ")
 }
 
-fn many(count: usize, what: &str) -> String {
-    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
-}
-
 #[cfg(test)]
 mod tests {
-    use twinlog_doctor::{Finding, Grouping, Impact, LinkName, Subject};
+    use twinlog_doctor::{Finding, Fix, Grouping, Impact, LinkName, Subject};
     use twinlog_types::{Code, TopicPartition};
 
     use super::super::document::tests::diagnosis;

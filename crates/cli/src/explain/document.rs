@@ -1,7 +1,7 @@
 //! What `explain` answers, in the field names that scripts hold on to.
 
 use serde::Serialize;
-use twinlog_doctor::{Chain, Evidence, Fix, Link, MirroredBy, Outcome, Subject};
+use twinlog_doctor::{Chain, Evidence, Fix, Link, MirroredBy, Outcome, Subject, more};
 use twinlog_types::{Code, Severity};
 
 #[derive(Serialize)]
@@ -59,11 +59,6 @@ struct PartitionBody<'a> {
 pub(crate) enum FixBody<'a> {
     Command(&'a str),
     Property(&'a str),
-}
-
-/// Where a code is explained.
-pub(crate) fn more(code: Code) -> String {
-    format!("docs/findings.md#{}", code.word())
 }
 
 pub(crate) fn document(chain: &Chain) -> Document<'_> {

@@ -2,10 +2,9 @@
 
 use std::fmt::Write;
 
-use twinlog_doctor::{Chain, Fix, Link, LinkState, MirroredBy, Outcome};
+use twinlog_doctor::{Chain, Fix, Link, LinkState, MirroredBy, Outcome, more, seen, wrapped};
 
-use super::document::more;
-use crate::output::{table, table_text, text_width, wrapped};
+use crate::output::text_width;
 
 /// Evidence that is shown of one link; `--json` has all.
 const EVIDENCE_MAX: usize = 12;
@@ -77,14 +76,9 @@ fn headline(chain: &Chain) -> String {
 }
 
 fn evidence(link: &Link, text: &mut String) {
-    let mut rows = table(&["", "", ""]);
-    for seen in link.evidence.iter().take(EVIDENCE_MAX) {
-        rows.add_row([seen.what.as_str(), seen.value.as_str(), seen.place.as_str()]);
-    }
-    for line in table_text(&rows).lines().filter(|line| !line.trim().is_empty()) {
-        let _ = writeln!(text, "      {}", line.trim_start());
-    }
-    let rest = link.evidence.len().saturating_sub(EVIDENCE_MAX);
+    let shown = link.evidence.len().min(EVIDENCE_MAX);
+    text.push_str(&seen(&link.evidence[..shown], 6, text_width(WIDTH)));
+    let rest = link.evidence.len() - shown;
     if rest > 0 {
         let _ = writeln!(text, "      and {rest} more (--json has all)");
     }

@@ -303,6 +303,7 @@ mod tests {
             lag_ms: Some(0),
             standing,
             gaps: Vec::new(),
+            is_denied: false,
         };
         let stopped = || Standing::found(State::Stopped, Code::SourceGap, "gone");
         flow.topics.push(TopicObservation {

@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use twinlog_doctor::wrapped;
+
 use super::document::{Document, Flow, Stands};
 use crate::format::duration;
-use crate::output::{table, table_text, text_width, wrapped};
+use crate::output::{table, table_text, text_width};
 
 pub(crate) fn text(document: &Document<'_>) -> String {
     let flows: Vec<String> = document.flows.iter().map(flow).collect();

@@ -2,12 +2,13 @@
 
 use std::fmt::Write as _;
 
+use twinlog_doctor::wrapped;
 use twinlog_verify::compare::{Finding, Kind};
 use twinlog_verify::{FlowReport, GroupReport, GroupResult, How, PartitionReport, Verdict};
 
 use super::Effort;
 use crate::format::duration;
-use crate::output::{table, table_text, text_width, wrapped};
+use crate::output::{table, table_text, text_width};
 
 /// How many rows of each table that are as they should be; others are all shown.
 const EQUAL_ROWS_MAX: usize = 20;

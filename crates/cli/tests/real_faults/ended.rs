@@ -21,6 +21,15 @@ pub(crate) fn stopped() -> TestResult {
     let found = doctor.group("g-gone", &["mirror-not-running", "offsets-expired"])?;
     found.says("mirror-not-running", &["it was stopped"])?;
 
+    // Two at once: both are named, and what explains more stands first.
+    for (group, first, second) in [
+        ("g-out-1", "mirror-not-running", "group-excluded"),
+        ("g-neg", "mirror-not-running", "negative-lag"),
+        ("g-back", "mirror-not-running", "source-rewound"),
+    ] {
+        doctor.group(group, &[first, second])?.says_in_order(&[first, second])?;
+    }
+
     scene.records("f-lost", 0, 100, 300)?;
     shell.delete_records(&source, "f-lost", 0, 250)?;
     // Made anew, and longer than what was copied: no offset shows it.

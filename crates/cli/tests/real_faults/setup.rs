@@ -287,6 +287,13 @@ impl Report {
         errors.filter_map(|finding| finding["code"].as_str()).collect()
     }
 
+    /// Findings with these codes are told in this order.
+    pub(crate) fn says_in_order(&self, codes: &[&str]) -> Result {
+        let said = self.findings.iter().filter_map(|finding| finding["code"].as_str());
+        let said: Vec<&str> = said.filter(|code| codes.contains(code)).collect();
+        if said == codes { Ok(()) } else { Err(format!("{said:?}, not {codes:?}").into()) }
+    }
+
     /// The finding with this code says all of this.
     pub(crate) fn says(&self, code: &str, parts: &[&str]) -> Result {
         let found = self.findings.iter().find(|finding| finding["code"] == code);

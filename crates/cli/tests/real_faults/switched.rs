@@ -83,10 +83,10 @@ pub(crate) fn all() -> TestResult {
     let found = expect("typo", &["unknown-property", "sync-disabled"])?;
     found.says("unknown-property", &["typo->world.sync.group.offsets.enabled"])?;
     expect("mute", &["checkpoints-disabled"])?;
-    let found = expect("none", &["group-not-included"])?;
+    let both = ["group-not-included", "checkpoint-connector-no-tasks"];
+    let found = expect("none", &both)?;
     found.says("group-not-included", &["none->world.groups"])?;
     let about = ["--topic", "none-topic"];
-    let both = ["group-not-included", "checkpoint-connector-no-tasks"];
     doctor.until("none->world", about, &both)?;
     // It had no group when it looked, and looks again when it looks for new ones.
     let slow = ["group-not-yet-discovered", "checkpoint-connector-no-tasks"];

@@ -73,6 +73,7 @@ fn causes(code: Code) -> &'static [Code] {
             Code::MirrorNotRunning,
             Code::OffsetSyncsLocationMismatch,
         ],
+        Code::TargetNotEmpty => &[Code::ClusterReplaced],
         Code::SourceGap => &[Code::MirrorNotRunning],
         _ => &[],
     }

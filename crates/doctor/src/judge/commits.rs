@@ -115,6 +115,9 @@ impl Walk<'_> {
             if let Some(finding) = self.beyond_the_end(tp) {
                 link.found(finding.of(tp));
             }
+            if let Some(finding) = self.epoch_ahead(tp) {
+                link.found(finding.of(tp));
+            }
             if self.is_mm2()
                 && let Some(finding) = self.known_bug(tp)
             {
@@ -138,6 +141,24 @@ impl Walk<'_> {
             let place = exact.or(self.target_place(tp)).filter(|place| *place <= end);
             impact.places = place.map(|place| (mirror, place)).into_iter().collect();
             Finding::stops(Code::NegativeLag, summary).with(impact)
+        })
+    }
+
+    /// A commit with a leader epoch that the partition has not reached.
+    fn epoch_ahead(&self, tp: &TopicPartition) -> Option<Finding> {
+        let mirror = self.facts.mirror_of(tp);
+        let epochs = &self.facts.group.as_ref()?.target_epochs;
+        let (committed, current) = *epochs.get(&mirror)?;
+        (committed > current).then(|| {
+            let summary = format!(
+                "the group's commit on {mirror} carries leader epoch {committed}, and the partition's \
+                 is {current}: whoever wrote it copied the epoch of another log"
+            );
+            let mut impact = self.impact(tp);
+            if impact.places.is_empty() {
+                impact.places.extend(self.target_commit(tp).map(|offset| (mirror, offset)));
+            }
+            Finding::blocks(Code::LeaderEpochAhead, summary).with(impact)
         })
     }
 

@@ -112,7 +112,7 @@ impl Walk<'_> {
             (State::Stopped, Some(code)) => {
                 let mut finding = Finding::blocks(*code, told).of(tp).with(missing);
                 if *code == Code::MissingPermission {
-                    finding.fix = self.may_read(tp);
+                    finding.fix = self.may_copy(tp, seen.is_denied);
                 }
                 link.found(finding);
             }
@@ -123,11 +123,17 @@ impl Walk<'_> {
         }
     }
 
-    /// The command that lets the mirror read a topic of the source.
-    fn may_read(&self, tp: &TopicPartition) -> Vec<Fix> {
-        let on = self.facts.source.alias.clone();
-        let resource = Resource::Topic(tp.topic.clone());
-        let right = Right { on: on.clone(), resource, operation: "Read" };
-        grants(self.facts, &on, &Rights::of(right))
+    /// The command that lets the mirror read a topic of the source, or else, where this look may read
+    /// it, write to its mirror.
+    fn may_copy(&self, tp: &TopicPartition, is_denied: bool) -> Vec<Fix> {
+        let facts = self.facts;
+        let (side, operation, topic) = if is_denied {
+            (&facts.source, "Read", tp.topic.clone())
+        } else {
+            (&facts.target, "Write", facts.mirror_of(tp).topic)
+        };
+        let (on, resource) = (side.alias.clone(), Resource::Topic(topic));
+        let right = Right { on: on.clone(), operation, resource };
+        grants(facts, &on, &Rights::of(right))
     }
 }

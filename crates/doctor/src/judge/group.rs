@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use twinlog_client::GroupKind;
+use twinlog_engine::observe::FlowObservation;
 use twinlog_mirror::{FlowConfig, NameFilter, Problem, Refusal, Verdict, why_not_replicated};
 use twinlog_types::{Code, GroupId, Severity, State, TopicPartition};
 
@@ -208,6 +209,9 @@ impl Walk<'_> {
                 link.saw(&lease.instance, format!("{says}, {ago} s ago"), place);
                 link.ok(format!("twinlog runs it: {}", lease.instance));
             }
+            if let Some(replaced) = replaced_elsewhere(&self.facts.found) {
+                link.found(Finding::blocks(Code::ClusterReplaced, replaced).of_flow());
+            }
             match (own.state, own.code) {
                 (State::InSync, _) => {}
                 (State::Unknown, code) => {
@@ -292,7 +296,8 @@ impl Walk<'_> {
             }
             Ok(Some(worker)) => {
                 let place = format!("{target}: group {}", worker.group);
-                let value = format!("{}, {} members", worker.state, worker.members.len());
+                let members = counted(worker.members.len() as u64, "member");
+                let value = format!("{}, {members}", worker.state);
                 link.saw("MirrorMaker 2's workers", value, place);
                 if worker.is_alive() {
                     let workers = counted(worker.members.len() as u64, "worker");
@@ -428,8 +433,11 @@ impl Walk<'_> {
              or newer with share groups enabled",
             side.alias
         );
+        let meaning = "the share group gets no position on the target: after a failover it begins \
+                       where its share.auto.offset.reset says";
         let finding = Finding::stops(Code::UnsupportedVersion, summary);
-        Some(Finding { severity: Severity::Warning, ..finding })
+        let meaning = Some(meaning.to_owned());
+        Some(Finding { severity: Severity::Warning, meaning, ..finding })
     }
 
     /// Whether the topic is one of the source's own.
@@ -498,6 +506,13 @@ pub(super) fn did_you_mean(names: &[String]) -> String {
         [] => String::new(),
         names => format!("; did you mean {}?", names.join(" or ")),
     }
+}
+
+/// That another cluster stands behind the source's alias, where the flow's own state does not say
+/// so itself.
+fn replaced_elsewhere(found: &FlowObservation) -> Option<&str> {
+    let replaced = found.replaced.as_deref()?;
+    (found.own.code != Some(Code::ClusterReplaced)).then_some(replaced)
 }
 
 pub(super) fn partitions(count: usize) -> String {

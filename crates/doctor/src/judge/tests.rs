@@ -23,6 +23,7 @@ use crate::mm2::{CHECKPOINT_CONNECTOR, Connector, SOURCE_CONNECTOR, Status, Work
 
 mod chain;
 mod connectors;
+mod examples;
 mod mm2;
 mod mm2_records;
 
@@ -105,6 +106,7 @@ fn clusters(lines: &str, subject: Subject) -> Facts {
     facts.group = Some(GroupFacts {
         source_commits: Ok(vec![commit(1_000)]),
         target_commits: Ok(BTreeMap::from([(mirror(), 1_000)])),
+        target_epochs: BTreeMap::new(),
         members: Ok(Vec::new()),
     });
     facts.bounds.insert(mirror(), (0, 1_000));
@@ -129,6 +131,7 @@ fn clusters(lines: &str, subject: Subject) -> Facts {
             lag_ms: Some(0),
             standing: Standing::in_sync(),
             gaps: Vec::new(),
+            is_denied: false,
         }],
     });
     facts

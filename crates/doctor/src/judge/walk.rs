@@ -175,6 +175,17 @@ impl<'a> Walk<'a> {
         false
     }
 
+    /// Whether the way has ended for the subject: it goes on for links that are the same for all.
+    pub(super) fn set_aside(&mut self) -> bool {
+        std::mem::take(&mut self.over)
+    }
+
+    /// Ends the way again where it had ended.
+    pub(super) fn go_on(&mut self, over: bool) {
+        self.over |= over;
+        self.only_target &= !over;
+    }
+
     /// The same for a link that needs nothing but the target.
     pub(super) fn reaches_on_target(&mut self, name: LinkName) -> bool {
         self.only_target || self.reaches(name)
@@ -305,7 +316,13 @@ impl<'a> Walk<'a> {
         let meaning = meaning(finding.code, &scene);
         let fixes = fixes(finding.code, &scene);
         finding.meaning = finding.meaning.or(meaning);
-        finding.fix.extend(fixes);
+        // The rights are known better than by a list of all.
+        let is_known = finding.code == Code::MissingPermission && !finding.fix.is_empty();
+        if !is_known {
+            finding.fix.extend(fixes);
+        }
+        // Reasons of `status` do not know how the file is named.
+        finding.summary = finding.summary.replace(" FILE ", &format!(" {} ", self.file));
         finding
     }
 

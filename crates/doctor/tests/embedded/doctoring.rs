@@ -6,6 +6,7 @@ use twinlog_doctor::{Counts, Diagnosis, Fix, MirroredBy, Outcome, Wanted};
 use twinlog_embedded::{GroupKind, NewRecord};
 use twinlog_types::{Code, Severity};
 
+use crate::examples;
 use crate::explaining::placed;
 use crate::world::World;
 
@@ -217,6 +218,7 @@ async fn a_torn_transaction_is_a_warning_with_what_it_would_cost() {
     until_at(&world, "app", 70).await;
     let found = world.doctor("", &app()).await;
     assert_eq!(codes(&found), [(Severity::Warning, Code::TornTransaction)], "{found:#?}");
+    examples::doctor(&found, Code::TornTransaction);
     let consequence = found.findings[0].consequence().expect("a consequence");
     assert!(consequence.contains("nobody makes them again"), "{consequence}");
     world.target.release_replication("hello.results", 0);

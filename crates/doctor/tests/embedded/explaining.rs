@@ -77,7 +77,7 @@ async fn what_does_not_run_or_answer_is_told_and_the_rest_is_looked_at() {
     let engine = world.start();
     world.until("app", |chain| placed(chain) && checkpointed(chain)).await;
     engine.shutdown().await;
-    world.append(20);
+    world.append("orders", 20);
     // The last words of an owner are a transaction, which may become visible a moment later.
     let ended = Some((LinkName::Flow, Some(Code::MirrorNotRunning)));
     let chain = world.until("app", |chain| broken(chain) == ended).await;

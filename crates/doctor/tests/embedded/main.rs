@@ -2,6 +2,10 @@
 //! is read, and the verdicts.
 
 mod doctoring;
+mod examples;
 mod explaining;
+mod faults;
+mod files;
+mod logs;
 mod rights;
 mod world;

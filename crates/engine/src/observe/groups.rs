@@ -15,10 +15,9 @@ use twinlog_types::{
 };
 
 use super::load::Maps;
-use super::partitions::is_lost;
-use crate::groups::no_share_offsets;
-
+use super::partitions::was_passed;
 use super::{FlowObservation, GroupObservation, GroupPosition, Observer, code_of_answer, worst};
+use crate::groups::no_share_offsets;
 
 type Commits = BTreeMap<GroupId, Result<Vec<CommittedOffset>, ErrorCode>>;
 
@@ -217,7 +216,7 @@ impl Observer {
             .unwrap_or_default();
         let lost = life.and_then(|life| maps.stored.partitions.get(life)).map_or(0, |stored| {
             let copied_to = mapped.map_or(SourceOffset(0), |mapped| mapped.map.copied_to());
-            let gaps = stored.gaps.values().filter(|gap| is_lost(gap) && gap.to <= copied_to);
+            let gaps = stored.gaps.values().filter(|gap| was_passed(gap) && gap.to <= copied_to);
             gaps.map(|gap| gap.to.since(gap.from.max(source))).sum()
         });
         let opposite = self.opposite.as_deref();

@@ -123,7 +123,16 @@ impl Facts<'_> {
             );
             return Some(Standing::found(State::Stopped, Code::SourceGap, reason));
         }
-        let gap = self.gaps.iter().find(|gap| (gap.from.0..gap.to.0).contains(&copied_to))?;
+        // A right that is missing on the source is named better by who tries to read there.
+        if self.denied && self.running {
+            return None;
+        }
+        // What the source lost after it was read lies before the place where the copy stopped.
+        let holds = |gap: &&Gap| {
+            (gap.from.0..gap.to.0).contains(&copied_to)
+                || (gap.why == Code::SourceTruncated && gap.to.0 == copied_to)
+        };
+        let gap = self.gaps.iter().find(holds)?;
         let mut reason = why(gap);
         if gap.why == Code::SourceGap {
             reason = format!("{reason}; to go on with what is left: {}", self.going_on());
@@ -204,6 +213,19 @@ fn why(gap: &Gap) -> String {
         Code::ContentsDiffer => format!(
             "the last record that was copied before source offset {from} and its original differ"
         ),
+        Code::RefusedByTarget => format!(
+            "the target refuses the batch at source offset {from}; the log of `twinlog run` has its \
+             words, and the copy goes on by itself once it is taken"
+        ),
+        Code::TimestampRefused => format!(
+            "the target refuses a timestamp in the batch at source offset {from} as too far in the \
+             past or future; the copy goes on by itself once the limits of the mirror are raised"
+        ),
+        Code::MissingPermission => format!(
+            "a right is missing to copy on from source offset {from}, which may be read: WRITE on the \
+             mirror; the log of `twinlog run` has the target's words, and the copy goes on by itself \
+             once it is given"
+        ),
         other => format!("the copy does not get past source offset {from}: {other}"),
     }
 }
@@ -211,6 +233,12 @@ fn why(gap: &Gap) -> String {
 /// Whether the ledger names records that the source does not have any more.
 pub(super) fn is_lost(gap: &Gap) -> bool {
     matches!(gap.why, Code::SourceGap | Code::SourceTruncated)
+}
+
+/// Whether the ledger names records that the copy went on without: what the source lost after it was
+/// read is on the target.
+pub(super) fn was_passed(gap: &Gap) -> bool {
+    gap.why == Code::SourceGap
 }
 
 fn target_not_empty(start: i64, end: i64) -> Standing {
@@ -346,7 +374,10 @@ mod tests {
         }];
         let recorded = Facts { gaps: &ledger, ..facts(Some(&position), 10, 20) };
         assert_eq!(kind(&recorded), (State::Stopped, Some(Code::SourceTruncated)));
-        let past = Facts { gaps: &ledger, ..facts(Some(&position), 12, 12) };
+        // All that was lost had been read and copied: it stops there all the same.
+        let copied = Facts { gaps: &ledger, ..facts(Some(&position), 12, 12) };
+        assert_eq!(kind(&copied), (State::Stopped, Some(Code::SourceTruncated)));
+        let past = Facts { gaps: &ledger, ..facts(Some(&position), 13, 13) };
         assert_eq!(past.standing(), Standing::in_sync());
     }
 

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use twinlog_client::{ClientError, Cluster, TopicInfo, Topics};
+use twinlog_client::{BrokerOffer, ClientError, Cluster, TopicInfo, Topics};
 use twinlog_flow::topics::{MirroredTopic, Seen, TopicFollower, TopicListing, TopicPlan};
 use twinlog_mirror::replicates;
 use twinlog_offsets::state::Lease;
@@ -13,10 +13,22 @@ use twinlog_types::{ClusterAlias, ClusterId, TopicName, TopicPartition};
 
 use super::load::{AllBounds, topics as known_topics};
 use super::topics::{bounds_of, listed};
-use super::{Observer, running};
+use super::{LOOKS_AT_ONCE, Observer, running};
+use crate::parallel::in_parallel;
 use crate::state::{self, Stored};
 use crate::takeover::mm2::{self, Left};
 use crate::topics::configs;
+
+/// Brokers whose versions are asked for.
+const BROKERS_ASKED: usize = 100;
+
+/// What a cluster's brokers tell about themselves.
+struct Told {
+    brokers: usize,
+    offers: Vec<BrokerOffer>,
+    clock: Result<ClockReading, String>,
+    unread: Vec<String>,
+}
 
 /// One side of a flow.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -29,6 +41,19 @@ pub struct PlannedSide {
     pub brokers: usize,
     /// How many topics can be seen, Kafka's own left out.
     pub topics: usize,
+    /// What its brokers speak; those that did not answer are left out.
+    pub offers: Vec<BrokerOffer>,
+    /// The clock of its controller, or why it is not known.
+    pub clock: Result<ClockReading, String>,
+}
+
+/// A clock, against that of this machine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ClockReading {
+    /// How far it is ahead, in milliseconds; behind where negative.
+    pub ahead_ms: i64,
+    /// By how much that may be wrong: half the time that the question took.
+    pub within_ms: u64,
 }
 
 /// Where the copy of a partition would begin.
@@ -125,22 +150,61 @@ impl Observer {
         };
         let now_ms = self.now_ms();
         let runs_now = running(stored.lease.as_ref(), now_ms).state == twinlog_types::State::InSync;
-        let counted = |alias: &ClusterAlias, id, brokers, topics: &[TopicInfo]| PlannedSide {
+        let name = &self.config.name;
+        let (source_told, target_told) = tokio::join!(
+            self.told(&self.source, &name.source),
+            self.told(&self.target, &name.target)
+        );
+        let counted = |alias: &ClusterAlias, id, told: Told, topics: &[TopicInfo]| PlannedSide {
             alias: alias.clone(),
             id,
-            brokers,
+            brokers: told.brokers,
             topics: topics.iter().filter(|topic| topic.error.is_ok() && !topic.internal).count(),
+            offers: told.offers,
+            clock: told.clock,
         };
-        let brokers = (self.source.brokers().await?.len(), self.target.brokers().await?.len());
+        let (source_told, target_told) = (source_told?, target_told?);
+        unread.extend(source_told.unread.iter().chain(&target_told.unread).cloned());
         Ok(FlowPlan {
-            source: counted(&self.config.name.source, source_id, brokers.0, &source),
-            target: counted(&self.config.name.target, target_id, brokers.1, &target),
+            source: counted(&name.source, source_id, source_told, &source),
+            target: counted(&name.target, target_id, target_told, &target),
             mm2_runs,
             run_by: stored.lease.filter(|_| runs_now),
             topics,
             partitions,
             unread,
         })
+    }
+
+    /// What the brokers of a cluster tell about themselves.
+    async fn told(&self, cluster: &Cluster, alias: &ClusterAlias) -> Result<Told, ClientError> {
+        let brokers = cluster.brokers().await?;
+        let clock = self.clock_of(cluster).await;
+        let (offers, unread) = (Vec::new(), Vec::new());
+        let mut told = Told { brokers: brokers.len(), offers, clock, unread };
+        let asked = brokers.into_iter().take(BROKERS_ASKED).map(|broker| {
+            let cluster = cluster.clone();
+            async move { (broker.id, cluster.broker_offer(broker.id).await) }
+        });
+        for (broker, offer) in in_parallel(LOOKS_AT_ONCE, asked.collect()).await {
+            match offer {
+                Ok(offer) => told.offers.push(offer),
+                Err(error) => told.unread.push(format!("broker {broker} of {alias}: {error}")),
+            }
+        }
+        told.offers.sort_by_key(|offer| offer.broker);
+        Ok(told)
+    }
+
+    /// The clock of the cluster's controller against that of whoever looks.
+    async fn clock_of(&self, cluster: &Cluster) -> Result<ClockReading, String> {
+        let before_ms = self.now_ms();
+        let theirs_ms = cluster.controller_time_ms().await.map_err(|error| error.to_string())?;
+        let theirs_ms = theirs_ms.ok_or("its brokers do not tell")?;
+        let took_ms = self.now_ms().saturating_sub(before_ms).max(0);
+        let ours_ms = before_ms.saturating_add(took_ms / 2);
+        let ahead_ms = theirs_ms.saturating_sub(ours_ms);
+        Ok(ClockReading { ahead_ms, within_ms: took_ms.unsigned_abs().div_ceil(2) })
     }
 
     /// Both sides' topics, with the configs that the plan needs; and why some could not be read.

@@ -21,7 +21,7 @@ use super::{
 use crate::commits::probe;
 use crate::decisions::Decisions;
 use crate::parallel::in_parallel;
-use crate::state;
+use crate::state::{self, Stored};
 
 /// Partitions whose first waiting record is looked at; the others' age is an estimate.
 const AGES_MAX: usize = 512;
@@ -81,6 +81,10 @@ impl Observer {
             }
         };
         found.own = running(maps.stored.lease.as_ref(), self.now_ms());
+        found.replaced = self.replaced(&maps.stored, &target, &pair.0);
+        if let (None, Some(reason)) = (&maps.stored.lease, &found.replaced) {
+            found.own = Standing::found(State::Stopped, Code::ClusterReplaced, reason.clone());
+        }
         let unexplained = bounds.iter().any(|(tp, bounds)| {
             let holds_records = matches!(bounds, Ok((start, end)) if start < end);
             holds_records && !maps.known.partitions.contains_key(tp)
@@ -110,6 +114,28 @@ impl Observer {
         self.put_topics(found, &sight);
         self.put_groups(found, &commits, &sight.maps, &sight.made_again());
         self.put_torn(found).await;
+    }
+
+    /// Whether mirrors that are still there were copied from another cluster than the source is now,
+    /// and nobody has taken them up since.
+    fn replaced(&self, stored: &Stored, target: &[TopicInfo], now: &ClusterId) -> Option<String> {
+        let there: BTreeSet<_> = target.iter().map(|topic| topic.id).collect();
+        let ours: BTreeSet<_> =
+            stored.partitions.keys().map(|key| (key.target_topic, key.partition)).collect();
+        let mirrors = stored.elsewhere.mirrors.iter();
+        let mut left = mirrors.filter(|(at, _)| there.contains(&at.0) && !ours.contains(at));
+        let (_, was) = left.next()?;
+        let partitions = 1 + left.count();
+        let name = &self.config.name;
+        let since = stored.elsewhere.renewed_ms.map_or_else(String::new, |ms| {
+            format!(", last {} s ago", self.now_ms().saturating_sub(ms).max(0) / 1_000)
+        });
+        let what = if partitions == 1 { "partition" } else { "partitions" };
+        Some(format!(
+            "{} is cluster {now}, and {partitions} {what} on {} were mirrored from cluster {was} \
+             under that alias{since}: another cluster stands behind the address, or the alias",
+            name.source, name.target
+        ))
     }
 
     /// Where the partitions of the topics that are copied begin and end on the source.
@@ -357,6 +383,7 @@ impl Observer {
                 lag_ms: None,
                 standing: maps.unusable.get(source).cloned().unwrap_or_else(unreachable),
                 gaps: partition.gaps.values().filter(|gap| is_lost(gap)).cloned().collect(),
+                is_denied: false,
             };
             match found.topics.last_mut().filter(|topic| topic.topic == source.topic) {
                 Some(topic) => topic.partitions.push(observation),
@@ -459,6 +486,7 @@ impl Sight {
         let standing =
             whole.or_else(|| self.growing(topic, partition)).unwrap_or_else(|| facts.standing());
         let standing = self.paused(&tp, standing, facts.lag_records());
+        let is_denied = facts.denied;
         let position = state.and_then(|state| state.position.as_ref());
         PartitionObservation {
             partition,
@@ -473,6 +501,7 @@ impl Sight {
             lag_records: facts.lag_records(),
             lag_ms: facts.lag_ms(),
             standing,
+            is_denied,
             gaps: gaps.into_iter().filter(is_lost).collect(),
         }
     }

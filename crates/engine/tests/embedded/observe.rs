@@ -286,3 +286,30 @@ async fn a_transaction_whose_results_are_not_copied_yet_is_told_at_its_group_unt
     .await;
     engine.shutdown().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_is_off_is_told_and_one_that_may_not_be_asked_for_is_no_failure() {
+    let world = World::with(45, 1, |source, target| {
+        source.epoch_ms += 7_000;
+        target.authorizer = Some(twinlog_embedded::AuthorizerOptions {
+            super_users: Vec::new(),
+            allow_everyone_if_no_acl_found: true,
+        });
+    });
+    let (who, cluster) = ("User:ANONYMOUS", twinlog_embedded::Resource::Cluster);
+    let describe = twinlog_embedded::Operation::Describe;
+    let right = twinlog_embedded::Acl::allow(who, describe, cluster, "kafka-cluster").denied();
+    let plan = world.observer("").plan_run().await.unwrap();
+    let ahead = |side: &twinlog_engine::observe::PlannedSide| {
+        side.clock.clone().map(|clock| clock.ahead_ms)
+    };
+    assert_eq!((ahead(&plan.source), ahead(&plan.target)), (Ok(7_000), Ok(0)));
+    assert_eq!(plan.source.offers[0].features.get("metadata.version"), Some(&30));
+    assert_eq!(plan.source.offers[0].lacks, [""; 0]);
+    world.target.add_acl(right);
+    let plan = world.observer("").plan_run().await.unwrap();
+    assert_eq!(ahead(&plan.source), Ok(7_000));
+    let refused = ahead(&plan.target).unwrap_err();
+    assert!(refused.contains("CLUSTER_AUTHORIZATION_FAILED"), "{refused}");
+    assert!(plan.unread.is_empty(), "{:?}", plan.unread);
+}

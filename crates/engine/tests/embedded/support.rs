@@ -1,43 +1,20 @@
 //! Two embedded clusters, an engine between them, and a judge that knows neither map nor copier.
 
 use std::collections::BTreeMap;
-use std::future::Future;
-use std::io;
-use std::pin::Pin;
-use std::sync::Arc;
-use std::time::Duration;
+use std::ops::Deref;
 
-use twinlog_client::{Dial, WireStream};
-use twinlog_embedded::{EmbeddedCluster, EmbeddedOptions, Isolation, Record};
-use twinlog_engine::observe::Observer;
-use twinlog_engine::{Engine, EngineOptions, Existing};
-use twinlog_mirror::Configuration;
+use twinlog_embedded::{EmbeddedOptions, Isolation, Record};
 
-/// Finds the cluster by the host's name.
-struct Network(Vec<EmbeddedCluster>);
+pub(crate) use twinlog_worlds::until;
 
-impl Dial for Network {
-    fn dial<'a>(
-        &'a self,
-        host: &'a str,
-        port: u16,
-    ) -> Pin<Box<dyn Future<Output = io::Result<Box<dyn WireStream>>> + Send + 'a>> {
-        Box::pin(async move {
-            let known = |cluster: &&EmbeddedCluster| {
-                cluster.addresses().iter().any(|(name, _)| name == host)
-            };
-            let cluster = self.0.iter().find(known).ok_or(io::ErrorKind::NotFound)?;
-            let stream: Box<dyn WireStream> = Box::new(cluster.connect(host, port)?);
-            Ok(stream)
-        })
+pub(crate) struct World(twinlog_worlds::World);
+
+impl Deref for World {
+    type Target = twinlog_worlds::World;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
     }
-}
-
-pub(crate) struct World {
-    pub(crate) source: EmbeddedCluster,
-    pub(crate) target: EmbeddedCluster,
-    seed: u64,
-    started: std::sync::atomic::AtomicU64,
 }
 
 impl World {
@@ -59,83 +36,14 @@ impl World {
                 .with_writer(std::io::stderr)
                 .try_init();
         }
-        let options = |name: &str, seed| {
-            let mut options = EmbeddedOptions::new(name).with_brokers(brokers);
-            options.seed = seed;
-            options
+        let several = |options: &mut EmbeddedOptions| {
+            *options = std::mem::replace(options, EmbeddedOptions::new("")).with_brokers(brokers);
         };
-        let (mut of_source, mut of_target) =
-            (options("hello", seed), options("world", seed ^ 0x5555));
-        change(&mut of_source, &mut of_target);
-        Self {
-            source: EmbeddedCluster::start(of_source),
-            target: EmbeddedCluster::start(of_target),
-            seed,
-            started: std::sync::atomic::AtomicU64::new(0),
-        }
-    }
-
-    pub(crate) fn configuration(&self, extra: &str) -> Configuration {
-        let text = format!(
-            "clusters = hello, world\n\
-             hello.bootstrap.servers = {}\n\
-             world.bootstrap.servers = {}\n\
-             hello->world.enabled = true\n\
-             hello->world.sync.group.offsets.enabled = true\n\
-             replication.factor = -1\n\
-             checkpoints.topic.replication.factor = -1\n\
-             heartbeats.topic.replication.factor = -1\n\
-             offset-syncs.topic.replication.factor = -1\n\
-             {extra}\n",
-            self.source.bootstrap(),
-            self.target.bootstrap(),
-        );
-        Configuration::parse("test.properties", text.as_bytes(), &[]).expect("a sound file")
-    }
-
-    pub(crate) fn start(&self) -> Engine {
-        self.start_with("")
-    }
-
-    pub(crate) fn start_with(&self, extra: &str) -> Engine {
-        self.start_as(extra, None)
-    }
-
-    /// With `--existing`.
-    pub(crate) fn start_existing(&self, existing: Option<Existing>) -> Engine {
-        self.start_as("", existing)
-    }
-
-    fn start_as(&self, extra: &str, existing: Option<Existing>) -> Engine {
-        let number = self.started.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let clock = self.target.clone();
-        let network = Network(vec![self.source.clone(), self.target.clone()]);
-        let mut options = EngineOptions::new(
-            format!("engine-{number}"),
-            self.seed ^ (number << 20),
-            Arc::new(network),
-            Arc::new(move || clock.now_ms()),
-        );
-        options.existing = existing;
-        Engine::start(&self.configuration(extra), &[], options)
-    }
-
-    /// Somebody who looks from outside.
-    pub(crate) fn observer(&self, extra: &str) -> Observer {
-        let configuration = self.configuration(extra);
-        let network = Arc::new(Network(vec![self.source.clone(), self.target.clone()]));
-        let cluster = |alias: &str| {
-            let config = configuration.cluster(alias).expect("a cluster of the file");
-            twinlog_engine::cluster(config, network.clone(), self.seed, Duration::from_secs(10))
-        };
-        let clock = self.target.clone();
-        Observer {
-            config: Arc::new(configuration.flows()[0].clone()),
-            opposite: None,
-            source: cluster("hello"),
-            target: cluster("world"),
-            clock: Arc::new(move || clock.now_ms()),
-        }
+        Self(twinlog_worlds::World::with(seed, |source, target| {
+            several(source);
+            several(target);
+            change(source, target);
+        }))
     }
 
     pub(crate) fn source_records(&self, topic: &str, partition: i32) -> Vec<Record> {
@@ -202,18 +110,4 @@ impl World {
 
 fn mirror(topic: &str) -> String {
     format!("hello.{topic}")
-}
-
-/// Waits until `missing` finds nothing, five simulated minutes at most.
-pub(crate) async fn until(what: &str, mut missing: impl FnMut() -> Option<String>) {
-    let began = tokio::time::Instant::now();
-    let mut last = None;
-    while began.elapsed() < Duration::from_mins(5) {
-        last = missing();
-        if last.is_none() {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    panic!("not within five minutes: {what}: {}", last.unwrap_or_default());
 }

@@ -16,6 +16,7 @@ fn partition(partition: i32, standing: Standing) -> PartitionObservation {
         lag_ms: Some(0),
         standing,
         gaps: Vec::new(),
+        is_denied: false,
     }
 }
 

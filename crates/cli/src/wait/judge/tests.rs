@@ -14,6 +14,7 @@ fn partition(source_end: i64, copied_to: i64, standing: Standing) -> PartitionOb
         lag_ms: Some(0),
         standing,
         gaps: Vec::new(),
+        is_denied: false,
     }
 }
 
