@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use twinlog_doctor::{Counts, Diagnosis, Fix, MirroredBy, Outcome, Wanted};
-use twinlog_embedded::{GroupKind, NewRecord};
+use twinlog_embedded::{GroupKind, KafkaVersion, NewRecord};
 use twinlog_types::{Code, Severity};
 
 use crate::examples;
@@ -156,6 +156,22 @@ async fn a_share_group_is_judged_by_where_its_unread_records_begin() {
     world.target.set_share_start("sg", "hello.orders", 0, 90);
     let ahead = world.doctor("", &sg).await;
     assert_eq!(codes(&ahead), [(Severity::Warning, Code::TargetAhead)], "{ahead:#?}");
+    engine.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_share_group_that_the_target_cannot_place_is_told_with_what_that_means() {
+    let world = World::with(twinlog_worlds::World::with(53, |_, target| {
+        target.version = KafkaVersion::V3_9;
+    }));
+    let engine = world.start();
+    world.until("app", placed).await;
+    world.source.set_share_start("sg", "orders", 0, 60);
+    let sg = Wanted { group: Some("sg".into()), topic: None };
+    let found = world.doctor("", &sg).await;
+    assert_eq!(codes(&found), [(Severity::Warning, Code::UnsupportedVersion)], "{found:#?}");
+    let consequence = found.findings[0].consequence().expect("a consequence");
+    assert!(consequence.contains("share.auto.offset.reset"), "{consequence}");
     engine.shutdown().await;
 }
 

@@ -43,7 +43,8 @@ impl World {
         Self::with(world.run_by(ADMIN))
     }
 
-    fn with(world: twinlog_worlds::World) -> Self {
+    /// The same in a world that is there.
+    pub(crate) fn with(world: twinlog_worlds::World) -> Self {
         let lines = "hello->world.groups.exclude = out-.*\nemit.checkpoints.interval.seconds = 1";
         let world = Self(world.saying(lines));
         world.source.create_topic("orders", 1, &[]).expect("made");
