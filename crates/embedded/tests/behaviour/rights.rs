@@ -249,6 +249,26 @@ async fn codes(client: &mut Client) -> BTreeMap<&'static str, i16> {
             0
         }
     });
+    let topic =
+        describe_share_group_offsets_request::DescribeShareGroupOffsetsRequestTopic::default()
+            .with_topic_name(topic_name(TOPIC))
+            .with_partitions(vec![0]);
+    let share =
+        describe_share_group_offsets_request::DescribeShareGroupOffsetsRequestGroup::default()
+            .with_group_id(group())
+            .with_topics(Some(vec![topic]));
+    let request = DescribeShareGroupOffsetsRequest::default().with_groups(vec![share]);
+    ask!("DescribeShareGroupOffsets", 0, request, |it| it.groups[0].error_code);
+    let partition =
+        alter_share_group_offsets_request::AlterShareGroupOffsetsRequestPartition::default()
+            .with_partition_index(0)
+            .with_start_offset(1);
+    let topic = alter_share_group_offsets_request::AlterShareGroupOffsetsRequestTopic::default()
+        .with_topic_name(topic_name(TOPIC))
+        .with_partitions(vec![partition]);
+    let request =
+        AlterShareGroupOffsetsRequest::default().with_group_id(group()).with_topics(vec![topic]);
+    ask!("AlterShareGroupOffsets", 0, request, |it| it.error_code);
     let topic = offset_delete_request::OffsetDeleteRequestTopic::default()
         .with_name(topic_name(TOPIC))
         .with_partitions(vec![
