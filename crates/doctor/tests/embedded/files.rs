@@ -90,6 +90,21 @@ async fn another_cluster_behind_an_alias_and_one_behind_both_are_told_before_wha
     assert_eq!(found.findings[0].code, Code::ClusterReplaced);
     let follows = found.findings.iter().find(|one| one.code == Code::TargetNotEmpty);
     assert_eq!(follows.and_then(|one| one.follows_from), Some(Code::ClusterReplaced));
+    // What only the other cluster had is history, once this one is mirrored.
+    again.source.create_topic("payments", 1, &[]).expect("made");
+    again.append("payments", 10);
+    again.source.commit_offset("payments-app", "payments", 0, 5).expect("committed");
+    copied(&again, "payments", 10).await;
+    until("the group is there", || {
+        let stands = again.target.committed("payments-app", "hello.payments", 0);
+        (stands != Some(5)).then(|| format!("{stands:?}"))
+    })
+    .await;
+    let beside = group("payments-app", &[Code::ClusterReplaced], &["1 partition"]);
+    said(&again, "", &[beside.unshown()]).await;
+    assert!(again.source.delete_topic("orders"));
+    tokio::time::sleep(std::time::Duration::from_mins(1)).await;
+    said(&again, "", &[group("payments-app", &[], &[])]).await;
     engine.shutdown().await;
     let one = twinlog_worlds::World::between(84, world.source.clone(), world.source.clone());
     said(&World::from(one), "", &[group("orders-app", &[Code::SameCluster], &[])]).await;

@@ -81,7 +81,7 @@ impl Observer {
             }
         };
         found.own = running(maps.stored.lease.as_ref(), self.now_ms());
-        found.replaced = self.replaced(&maps.stored, &target, &pair.0);
+        found.replaced = self.replaced(&maps.stored, &target, &plan, &pair.0);
         if let (None, Some(reason)) = (&maps.stored.lease, &found.replaced) {
             found.own = Standing::found(State::Stopped, Code::ClusterReplaced, reason.clone());
         }
@@ -117,11 +117,22 @@ impl Observer {
     }
 
     /// Whether mirrors that are still there were copied from another cluster than the source is now,
-    /// and nobody has taken them up since.
-    fn replaced(&self, stored: &Stored, target: &[TopicInfo], now: &ClusterId) -> Option<String> {
-        let there: BTreeSet<_> = target.iter().map(|topic| topic.id).collect();
+    /// and nobody has taken them up since. Where this source is mirrored already, what another one
+    /// has left behind matters only under the names that this one's topics want.
+    fn replaced(
+        &self,
+        stored: &Stored,
+        target: &[TopicInfo],
+        plan: &TopicPlan,
+        now: &ClusterId,
+    ) -> Option<String> {
         let ours: BTreeSet<_> =
             stored.partitions.keys().map(|key| (key.target_topic, key.partition)).collect();
+        let there: BTreeSet<_> = if ours.is_empty() {
+            target.iter().map(|topic| topic.id).collect()
+        } else {
+            plan.mirror.iter().map(|topic| topic.target_id).collect()
+        };
         let mirrors = stored.elsewhere.mirrors.iter();
         let mut left = mirrors.filter(|(at, _)| there.contains(&at.0) && !ours.contains(at));
         let (_, was) = left.next()?;
