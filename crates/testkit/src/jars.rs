@@ -172,14 +172,28 @@ impl Jars {
     /// `java` with the class path, a heap of `heap_mib` MiB, and logs of `level` on standard error.
     pub fn java(&self, heap_mib: u32, level: &str) -> Command {
         let mut command = Command::new("java");
-        let log4j2 = self.classes.join("log4j2.properties");
-        let mut log_config = OsString::from("-Dlog4j2.configurationFile=");
-        log_config.push(&log4j2);
         command
             .arg(format!("-Xmx{heap_mib}m"))
             // Two cores and small heaps: the serial collector and the first compiler tier start fastest.
             .args(["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true"])
-            .args(self.archive_flags())
+            .args(self.archive_flags());
+        self.reading_classes(command, level)
+    }
+
+    /// `java` as `connect-mirror-maker.sh` starts it, all compilers on: for measuring.
+    pub fn java_as_shipped(&self, level: &str) -> Command {
+        let mut command = Command::new("java");
+        command.args(["-Xms256M", "-Xmx2G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"]);
+        command.args(["-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent"]);
+        command.arg("-Djava.awt.headless=true");
+        self.reading_classes(command, level)
+    }
+
+    fn reading_classes(&self, mut command: Command, level: &str) -> Command {
+        let log4j2 = self.classes.join("log4j2.properties");
+        let mut log_config = OsString::from("-Dlog4j2.configurationFile=");
+        log_config.push(&log4j2);
+        command
             .arg(log_config)
             .arg(format!("-Dtestkit.level={level}"))
             .arg("-cp")

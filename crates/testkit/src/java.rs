@@ -51,6 +51,8 @@ impl JavaTool {
     pub const DUMP_LOG: &str = "org.apache.kafka.tools.DumpLogSegments";
     /// Kafka's `kafka-delete-records.sh`.
     pub const DELETE_RECORDS: &str = "org.apache.kafka.tools.DeleteRecordsCommand";
+    /// Kafka's `kafka-producer-perf-test.sh`.
+    pub const PRODUCER_PERF_TEST: &str = "org.apache.kafka.tools.ProducerPerformance";
     /// Kafka's `kafka-get-offsets.sh`.
     pub const GET_OFFSETS: &str = "org.apache.kafka.tools.GetOffsetShell";
 

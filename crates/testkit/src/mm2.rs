@@ -1,5 +1,6 @@
 //! MirrorMaker 2 itself, in dedicated mode, as a judge and as the predecessor to take over from.
 
+use std::process::Command;
 use std::time::Duration;
 
 use crate::error::Result;
@@ -18,9 +19,17 @@ impl Mm2 {
     /// Starts `connect-mirror-maker` with the text of a properties file, and waits until its herders
     /// run. Conditions of its work (topics, records, checkpoints) are the caller's to wait for.
     pub fn start(jars: &Jars, properties: &str) -> Result<Self> {
+        Self::launch(jars.java(512, "INFO"), properties)
+    }
+
+    /// The same with the heap, collector and compilers of Kafka's own script: for measuring.
+    pub fn start_as_shipped(jars: &Jars, properties: &str) -> Result<Self> {
+        Self::launch(jars.java_as_shipped("INFO"), properties)
+    }
+
+    fn launch(mut java: Command, properties: &str) -> Result<Self> {
         let scratch = Scratch::new("mm2")?;
         let file = scratch.write("mm2.properties", properties)?;
-        let mut java = jars.java(512, "INFO");
         java.arg("org.apache.kafka.connect.mirror.MirrorMaker").arg(&file);
         let process = Process::start("mm2", java, &scratch.path().join("mm2.log"))?;
         let mm2 = Self { process, _scratch: scratch };

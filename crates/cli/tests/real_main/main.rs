@@ -7,6 +7,7 @@
 //! topics and groups of its own and starts `twinlog run` itself.
 
 mod committing;
+mod copying;
 mod embedded;
 mod endings;
 mod explaining;
@@ -64,6 +65,7 @@ fn main() -> ExitCode {
         test("a_cluster_of_twinlog_embedded_is_mirrored_to", embedded::to_embedded),
         test("mm2_itself_mirrors_between_two_clusters_of_twinlog_embedded", embedded::mm2_between),
         test("no_group_reads_again_or_skips_a_record_at_any_lag", lags::table),
+        test("the_processor_time_of_a_copy_is_told_beside_mm2s", copying::cost),
         test("memory_at_rest_and_the_first_record_are_far_below_mm2s", figures::beside_mm2),
     ])
 }
