@@ -8,7 +8,7 @@ use crate::blocks::Places;
 use crate::late::Late;
 use parking_lot::Mutex;
 use twinlog_flow::copy::Copier;
-use twinlog_offsets::state::PartitionKey;
+use twinlog_offsets::state::{PartitionKey, Position};
 use twinlog_types::{BrokerId, SourceOffset, TopicId, TopicPartition};
 
 /// Which produce connection a partition's batches travel on.
@@ -58,8 +58,8 @@ pub(crate) struct Cell {
     pub(crate) restored: bool,
     /// For how long packets may be late that nobody will answer.
     pub(crate) late: Mutex<Late>,
-    /// Whether this process owns the flow is being asked, because of this partition.
-    pub(crate) asking: AtomicBool,
+    /// It has stopped, and is tried again once something is known.
+    pub(crate) retrying: AtomicBool,
     /// When it stopped, for trying again; 0 while it goes on.
     pub(crate) stopped_ms: AtomicI64,
     /// Positions that somebody asked for and that are not known exactly: copied by somebody else.
@@ -70,6 +70,8 @@ pub(crate) struct Cell {
     pub(crate) paused: AtomicBool,
     /// Ranges of the source that are lost, as the ledger has them.
     pub(crate) lost: Mutex<Vec<(SourceOffset, SourceOffset)>>,
+    /// How far the state says that it came, in records and on the source, and since when.
+    stands: Mutex<Option<(u64, SourceOffset, i64)>>,
 }
 
 impl Cell {
@@ -99,14 +101,32 @@ impl Cell {
             checking: AtomicBool::new(false),
             restored,
             late: Mutex::default(),
-            asking: AtomicBool::new(false),
+            retrying: AtomicBool::new(false),
             stopped_ms: AtomicI64::new(0),
             wanted: Mutex::default(),
             said_foreign: AtomicBool::new(false),
             said_doubled: AtomicBool::new(false),
             paused: AtomicBool::new(false),
             lost: Mutex::default(),
+            stands: Mutex::new(None),
         })
+    }
+
+    /// Since when it stands where it does now, in milliseconds since 1970: a position that is written
+    /// again, because something else changed, keeps its time.
+    pub(crate) fn stands_since(&self, position: &Position, now_ms: i64) -> i64 {
+        let mut stands = self.stands.lock();
+        match *stands {
+            Some((count, copied_to, since_ms))
+                if (count, copied_to) == (position.count, position.copied_to) =>
+            {
+                since_ms
+            }
+            _ => {
+                *stands = Some((position.count, position.copied_to, now_ms));
+                now_ms
+            }
+        }
     }
 
     /// How many offsets from `position` on are lost; those before which the copy still stands do

@@ -9,13 +9,14 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, OnceCell, Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tracing::{info, warn};
 use twinlog_client::{ClientError, Cluster, Isolation, OffsetSpec};
 use twinlog_flow::copy::{Producer, Stop};
 use twinlog_mirror::FlowConfig;
 use twinlog_offsets::state::{Gap, StateRecord};
 use twinlog_types::{
-    BrokerId, ClusterId, Code, FlowName, GroupId, Planted, SourceOffset, TopicPartition,
+    BrokerId, ClusterId, Code, FlowName, GroupId, Planted, SourceOffset, TopicName, TopicPartition,
     planted_every,
 };
 
@@ -32,7 +33,7 @@ use crate::options::EngineOptions;
 use crate::state::{Dirty, Stored};
 use crate::takeover::mm2::Left;
 use crate::tenure::Tenure;
-use crate::{fetch, look, losses, state};
+use crate::{fetch, late, look, losses, state};
 
 /// Connections for produce requests to each target broker.
 pub(crate) const LANES_PER_BROKER: usize = 2;
@@ -119,6 +120,8 @@ pub(crate) struct Flow {
     /// Partitions that are being taken over.
     pub(crate) taking: Mutex<BTreeSet<TopicPartition>>,
     pub(crate) takings: Arc<Semaphore>,
+    /// Topics on which the source's cleaner works, of those whose former owner may still send.
+    pub(crate) cleaned: Mutex<BTreeSet<TopicName>>,
     left: OnceCell<Left>,
     tasks: Mutex<JoinSet<()>>,
 }
@@ -176,6 +179,7 @@ impl Flow {
             proofs: Mutex::default(),
             looks: Semaphore::new(LOOKS_MAX),
             taking: Mutex::default(),
+            cleaned: Mutex::default(),
             takings: Arc::new(Semaphore::new(TAKINGS_MAX)),
             left: OnceCell::new(),
             tasks: Mutex::new(JoinSet::new()),
@@ -374,6 +378,12 @@ impl Flow {
             self.ask_who_owns(cell, &stop.reason);
             return;
         }
+        if stop.code == Code::SourceGap
+            && let Some(due) = late::former_due(self, cell)
+        {
+            self.await_former(cell, due, &stop.reason);
+            return;
+        }
         let now_ms = self.now_ms();
         if cell.stopped_ms.swap(now_ms, Ordering::AcqRel) != 0 {
             return;
@@ -395,20 +405,50 @@ impl Flow {
     /// ends the flow; after one that is not, the partition recovers what the other one has copied, as
     /// after a takeover.
     fn ask_who_owns(self: &Arc<Self>, cell: &Arc<Cell>, reason: &str) {
-        if cell.asking.swap(true, Ordering::AcqRel) {
-            return;
+        let flow = self.clone();
+        let asked = async move { state::prove(&flow, &flow.ending()).await.is_some() };
+        if self.retry_after(cell, reason.to_owned(), asked) {
+            info!(flow = %self.name, partition = %cell.target, reason, "asking the first shard who owns the flow");
         }
-        info!(flow = %self.name, partition = %cell.target, reason, "asking the first shard who owns the flow");
-        self.board.waiting(&self.name, &cell.source, reason.to_owned());
+    }
+
+    /// What is gone from the source may be on its way from the owner before: the tail is looked at once
+    /// more when that has come, and the partition stops again if it was not.
+    fn await_former(self: &Arc<Self>, cell: &Arc<Cell>, due: Instant, reason: &str) {
+        let reason =
+            format!("{reason}; what the process before this one had sent may still come in");
+        let ending = self.ending();
+        let came = async move {
+            tokio::select! {
+                biased;
+                () = ending.ended() => false,
+                () = tokio::time::sleep_until(due) => true,
+            }
+        };
+        self.retry_after(cell, reason, came);
+    }
+
+    /// Tries a partition again that has stopped, if `ready` answers so. Answers whether that is new.
+    fn retry_after(
+        self: &Arc<Self>,
+        cell: &Arc<Cell>,
+        reason: String,
+        ready: impl Future<Output = bool> + Send + 'static,
+    ) -> bool {
+        if cell.retrying.swap(true, Ordering::AcqRel) {
+            return false;
+        }
+        self.board.waiting(&self.name, &cell.source, reason);
         let (flow, cell) = (self.clone(), cell.clone());
         self.spawn(async move {
-            let ours = state::prove(&flow, &flow.ending()).await.is_some();
-            cell.asking.store(false, Ordering::Release);
-            if ours {
+            let ready = ready.await;
+            cell.retrying.store(false, Ordering::Release);
+            if ready {
                 cell.copier.lock().retry();
                 flow.moved(&cell);
             }
         });
+        true
     }
 
     /// This process does not own the flow any more.

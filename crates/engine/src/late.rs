@@ -5,6 +5,11 @@
 //! time. Leaders forget producers by the age of their records. So for as long as a packet may be late
 //! only young batches are sent, and after that the tail is looked at once more.
 //!
+//! What a former owner had sent and what this one plans have the same sequences. They are the same
+//! records, unless the source's cleaner or its retention removed some in between. A leader answers the
+//! second one as if it had stored it. So where records of the source may be removed behind what was
+//! copied, nothing is sent, and no gap is gone on behind, before the former owner's packets have come.
+//!
 //! Does not: know when connections are lost ([`Copier::strays`](twinlog_flow::copy::Copier::strays)).
 //!
 //! # Invariants
@@ -14,6 +19,8 @@
 //! 2. The wait begins with a look that succeeded, not with the loss: what holds packets back (a broker
 //!    that stood still, followers that do not follow) holds up the look as well.
 //! 3. Only a look that began behind the wait ends it.
+//! 4. Of a topic that the source's cleaner works on nothing is sent while a former owner's packets may be
+//!    late: the first look comes behind them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -68,7 +75,10 @@ pub(crate) fn judge(flow: &Arc<Flow>, cell: &Arc<Cell>, began: Instant) {
     let mut late = cell.late.lock();
     let now = Instant::now();
     let from = match flow.tenure.before() {
-        Before::SendsUntil(until) if cell.restored => now.max(until),
+        Before::SendsUntil(until) if cell.restored => {
+            late.over = late.over.max(u64::from(began >= until + LATE));
+            now.max(until)
+        }
         Before::SendsUntil(_) => now,
         Before::Answered => {
             late.over = late.over.max(u64::from(cell.restored));
@@ -87,6 +97,18 @@ pub(crate) fn judge(flow: &Arc<Flow>, cell: &Arc<Cell>, began: Instant) {
         );
         flow.spawn(look_again(flow.clone(), cell.clone(), until));
     }
+}
+
+/// When what a former owner sent has come, if no look has begun since.
+pub(crate) fn former_due(flow: &Flow, cell: &Cell) -> Option<Instant> {
+    let Before::SendsUntil(until) = flow.tenure.before() else { return None };
+    (cell.restored && cell.late.lock().over == 0).then_some(until + LATE)
+}
+
+/// When a partition may be looked at for the first time, where that must not be at once.
+pub(crate) fn first_look(flow: &Flow, cell: &Cell) -> Option<Instant> {
+    let due = former_due(flow, cell)?;
+    flow.cleaned.lock().contains(&cell.source.topic).then_some(due)
 }
 
 /// Whether everything that was ever sent to a partition was answered, or has had the time to come in: then

@@ -45,6 +45,17 @@ pub(crate) async fn run(flow: Arc<Flow>, cell: Arc<Cell>) {
             () = backoff.wait() => {}
         }
     }
+    if let Some(due) = late::first_look(&flow, &cell) {
+        debug!(
+            flow = %flow.name, partition = %cell.target,
+            "a former owner may still send what the source's cleaner has removed since: it is waited for"
+        );
+        tokio::select! {
+            biased;
+            () = ending.ended() => {}
+            () = tokio::time::sleep_until(due) => {}
+        }
+    }
     let mut failed = 0;
     loop {
         let (from, original) = {

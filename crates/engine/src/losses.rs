@@ -4,7 +4,8 @@
 //!
 //! 1. The range that is given up is in the ledger before anything behind it is durable: both go into
 //!    one transaction, the ledger first.
-//! 2. A loss that is not the one that was accepted stops the partition again.
+//! 2. Nothing is given up that a former owner has sent and that may still come in.
+//! 3. A loss that is not the one that was accepted stops the partition again.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,6 +17,7 @@ use twinlog_types::{Code, SourceOffset};
 
 use crate::cell::Cell;
 use crate::flow::Flow;
+use crate::late;
 
 /// Goes on behind the stop that was accepted. Answers what was done, nothing as long as the partition
 /// has not come to that stop (a start takes a moment), or why nothing is done.
@@ -44,6 +46,10 @@ pub(crate) async fn go_on(
     }
     if cell.source_id != accepted.source_topic && !accepted.source_topic.is_none() {
         return Err("void: the topic was made again since".to_owned());
+    }
+    if late::former_due(flow, cell).is_some() {
+        // It is not certain yet that the records are lost.
+        return Ok(None);
     }
     behind(flow, cell).await.map(Some)
 }

@@ -568,7 +568,7 @@ fn gather(flow: &Flow, shard: usize, last: bool) -> Gathered {
         }
         let Some(write) = cell.copier.lock().take_state() else { continue };
         let mut position = write.position;
-        position.written_ms = now_ms;
+        position.written_ms = cell.stands_since(&position, now_ms);
         bytes += put_map(&mut records, &cell.key, write.map, now_ms);
         records.push(record(&StateRecord::Position(cell.key.clone(), position), now_ms));
         cells.push(cell);

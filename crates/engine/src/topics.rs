@@ -20,6 +20,7 @@ use crate::flow::Flow;
 use crate::sightings::Sightings;
 use crate::state;
 use crate::takeover::{self, Foreign, again};
+use crate::tenure::Before;
 use crate::{generations, internal, losses};
 
 /// How often the target's log starts are looked at.
@@ -408,6 +409,7 @@ async fn take_up(
         .into_iter()
         .filter_map(|(topic, entries)| Some((topic, batch_bytes(&entries)?)))
         .collect();
+    note_cleaned(flow, fresh.iter().map(|(topic, _)| &topic.source)).await;
     let mut new = Vec::new();
     let mut known = Vec::new();
     for (topic, source) in fresh {
@@ -429,6 +431,25 @@ async fn take_up(
     }
     again::begin(flow, known);
     begin(flow, new).await
+}
+
+/// Notes on which topics the source's cleaner works, while a former owner may still send. Those that
+/// nobody tells of count.
+async fn note_cleaned(flow: &Flow, topics: impl Iterator<Item = &TopicName>) {
+    if flow.tenure.before() == Before::Answered {
+        return;
+    }
+    let names: BTreeSet<TopicName> = topics.cloned().collect();
+    let names: Vec<TopicName> = names.into_iter().collect();
+    let configs = configs(&flow.source, &names).await.unwrap_or_default();
+    let is_cleaned = |topic: &TopicName| {
+        let mut entries = configs.get(topic).into_iter().flatten();
+        let policy = entries.find(|entry| entry.name == "cleanup.policy");
+        policy
+            .and_then(|entry| entry.value.as_deref())
+            .is_none_or(|value| value.contains("compact"))
+    };
+    flow.cleaned.lock().extend(names.into_iter().filter(is_cleaned));
 }
 
 type New<'a> = (&'a MirroredTopic, PartitionKey, TopicPartition, TopicPartition, Setup);
@@ -515,6 +536,9 @@ pub(crate) fn insert_stored(
     stored: &state::PartitionState,
 ) {
     let cell = insert(flow, topic, key, at, copier);
+    if let Some(position) = &stored.position {
+        cell.stands_since(position, position.written_ms);
+    }
     let mut places = cell.blocks.lock();
     for (&number, &(offset, _)) in &stored.blocks {
         places.put(number, offset);

@@ -126,7 +126,8 @@ pub struct Position {
     pub source_epoch: i32,
     /// Leader epochs of the target, ascending, each with the log end that was acknowledged under it.
     pub target_epochs: Vec<(i32, TargetOffset)>,
-    /// When this was written, in milliseconds since 1970.
+    /// When a position with this count and this source offset was first written, in milliseconds since
+    /// 1970: for so long nothing was copied.
     pub written_ms: i64,
 }
 

@@ -3,16 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use twinlog_embedded::NewRecord;
 use twinlog_offsets::state::{Decided, Made, Overwrite, Subject};
 use twinlog_types::{Code, State, TargetOffset};
 
 use crate::losses::{look, partition, position};
-use crate::support::{World, until};
-
-fn numbered(from: usize, to: usize) -> Vec<NewRecord> {
-    (from..to).map(|n| NewRecord::new(format!("k{n}"), format!("v{n}"))).collect()
-}
+use crate::support::{World, numbered, until};
 
 async fn decide(world: &World, at_ms: i64, subject: Subject, what: Decided) {
     let observer = world.observer("");

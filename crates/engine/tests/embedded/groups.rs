@@ -4,13 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use twinlog_embedded::{EmbeddedCluster, GroupKind, Isolation, NewRecord};
+use twinlog_embedded::{EmbeddedCluster, GroupKind, Isolation};
 
-use crate::support::{World, until};
-
-fn numbered(from: usize, to: usize) -> Vec<NewRecord> {
-    (from..to).map(|n| NewRecord::new(format!("k{n}"), format!("v{n}"))).collect()
-}
+use crate::support::{World, numbered, until};
 
 /// Transactions with gaps: source and target offsets differ everywhere.
 fn holey(world: &World) {

@@ -138,3 +138,66 @@ async fn what_the_cleaner_of_the_target_took_before_a_restart_stops_nothing() {
     assert_eq!((last.offset, last.value.as_deref()), (19, Some("v9".as_bytes())));
     second.shutdown().await;
 }
+
+/// Ten records are copied, five more are on their way from an owner that was killed, and the next owner's
+/// first batch would come behind them: it has their sequences, and the leader would take it for them.
+async fn five_on_their_way(seed: u64, configs: &[(&str, &str)], lines: &str) -> World {
+    let world = World::new(seed, 1);
+    world.source.create_topic("orders", 1, configs).unwrap();
+    write(&world, 0, 10, 0);
+    let first = world.start_with(lines);
+    world.until_equal(&orders()).await;
+    delay(&world, Duration::from_secs(4));
+    write(&world, 10, 15, 0);
+    until_sent(&world).await;
+    drop(first);
+    delay(&world, Duration::from_secs(8));
+    world
+}
+
+fn values(world: &World) -> Vec<String> {
+    let value = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
+    let records = world.target_records("orders", 0);
+    records.iter().filter_map(|record| record.value.as_deref().map(value)).collect()
+}
+
+fn expected() -> Vec<String> {
+    (0..20).map(|n| format!("v{n}")).collect()
+}
+
+async fn until_all(world: &World) {
+    until("all are copied", || {
+        let values = values(world);
+        (values != expected()).then(|| format!("{values:?}"))
+    })
+    .await;
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    assert_eq!(values(world), expected());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_cleaner_of_the_source_took_is_not_mixed_up_with_what_a_dead_owner_sent() {
+    let world = five_on_their_way(66, &[("cleanup.policy", "compact")], "").await;
+    let again = |n: usize| NewRecord::new(format!("k{}", n - 5), format!("v{n}"));
+    world.source.append("orders", 0, &(15..20).map(again).collect::<Vec<_>>()).unwrap();
+    world.source.compact("orders", 0).unwrap();
+    let left: Vec<i64> = world.source_records("orders", 0).iter().map(|one| one.offset).collect();
+    assert!(!left.contains(&10) && left.contains(&15), "{left:?}");
+    let second = world.start();
+    until_all(&world).await;
+    second.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_dead_owner_sent_is_not_given_up_as_a_gap_of_the_source() {
+    let lines = "twinlog.on.source-gap = continue";
+    let world = five_on_their_way(67, &[], lines).await;
+    world.source.delete_records("orders", 0, 13).unwrap();
+    write(&world, 15, 20, 0);
+    let second = world.start_with(lines);
+    until_all(&world).await;
+    let gaps = crate::losses::look(&world, lines).await;
+    let gaps = &crate::losses::partition(&gaps, "orders", 0).gaps;
+    assert!(gaps.is_empty(), "{gaps:?}");
+    second.shutdown().await;
+}

@@ -3,17 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use twinlog_embedded::{GroupKind, NewRecord};
+use twinlog_embedded::GroupKind;
 use twinlog_engine::observe::{FlowObservation, Observer, PartitionObservation};
 use twinlog_types::{
     Code, SourceOffset, State, TargetOffset, TopicName, TopicPartition, Translation,
 };
 
-use crate::support::{World, until};
-
-fn numbered(from: usize, to: usize) -> Vec<NewRecord> {
-    (from..to).map(|n| NewRecord::new(format!("k{n}"), format!("v{n}"))).collect()
-}
+use crate::support::{World, numbered, until};
 
 /// Transactions, every fourth aborted: source and target offsets differ everywhere.
 fn holey(world: &World) {

@@ -13,11 +13,7 @@ use twinlog_types::{Code, GroupId, State};
 
 use crate::commits::until_followed;
 use crate::losses::{look, partition, position};
-use crate::support::{World, until};
-
-fn numbered(from: usize, to: usize) -> Vec<NewRecord> {
-    (from..to).map(|n| NewRecord::new(format!("k{n}"), format!("t/0/{n}"))).collect()
-}
+use crate::support::{World, numbered, until};
 
 fn one() -> BTreeMap<String, i32> {
     BTreeMap::from([("t".to_owned(), 1)])

@@ -5,16 +5,12 @@ use std::time::Duration;
 
 use twinlog_batch::{Codec, encode, heads};
 use twinlog_client::ErrorCode;
-use twinlog_embedded::{Action, Fault, NewRecord};
+use twinlog_embedded::{Action, Fault};
 use twinlog_engine::{Engine, FlowStanding, state_topic_name};
 use twinlog_protocol::ApiKey;
 use twinlog_types::{ClusterAlias, Code, Cut, Sequence, State};
 
-use crate::support::{World, until};
-
-fn numbered(from: usize, to: usize) -> Vec<NewRecord> {
-    (from..to).map(|n| NewRecord::new(format!("k{n}"), format!("v{n}"))).collect()
-}
+use crate::support::{World, numbered, until};
 
 fn standing(engine: &Engine) -> FlowStanding {
     engine.report().flows.values().next().map(|flow| flow.standing.clone()).unwrap_or_default()

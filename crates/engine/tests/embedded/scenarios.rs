@@ -3,17 +3,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use tokio::time::Instant;
 use twinlog_embedded::{Action, Fault, GroupKind, NewRecord};
-use twinlog_engine::state_topic_name;
+use twinlog_engine::{Engine, state_topic_name};
 use twinlog_protocol::ApiKey;
 use twinlog_types::{ClusterAlias, Code, GroupId};
 
-use crate::losses::{look, position};
-use crate::support::{World, until};
-
-fn numbered(from: usize, to: usize) -> Vec<NewRecord> {
-    (from..to).map(|n| NewRecord::new(format!("k{n}"), format!("v{n}"))).collect()
-}
+use crate::losses::{look, partition, position};
+use crate::support::{World, numbered, until};
 
 #[tokio::test(start_paused = true)]
 async fn off_6_restarts_never_move_a_group_back() {
@@ -155,4 +152,42 @@ async fn name_1_two_directions_with_prefixes_nest_nothing() {
     let found = look(&world, both).await;
     let back = found.topics.iter().find(|topic| topic.topic.as_str() == "world.t").unwrap();
     assert!(back.standing.reason.clone().unwrap().contains("came from the target"));
+}
+
+/// Ten partitions, mirrored.
+async fn held(world: &World) -> Engine {
+    world.source.create_topic("t", 10, &[]).unwrap();
+    let engine = world.start();
+    world.until_equal(&BTreeMap::from([("t".to_owned(), 10)])).await;
+    engine
+}
+
+#[tokio::test(start_paused = true)]
+async fn live_1_a_partition_that_stands_still_is_seen_alone_and_goes_on_by_itself() {
+    let world = World::new(511, 1);
+    let engine = held(&world).await;
+    // NOT_ENOUGH_REPLICAS, for as long as the fault lasts.
+    let fault = Fault::new(Action::Answer(19)).api(ApiKey::Produce).partition("hello.t", 3);
+    let fault = world.target.fault(fault.always());
+    let began = Instant::now();
+    let mut written = 0;
+    while began.elapsed() < Duration::from_secs(45) {
+        for number in 0..10 {
+            world.source.append("t", number, &numbered(written, written + 1)).unwrap();
+        }
+        written += 1;
+        tokio::time::sleep(Duration::from_millis(900)).await;
+        for number in (0..10).filter(|number| *number != 3) {
+            assert_eq!(world.difference("t", number), None, "after {:?}", began.elapsed());
+        }
+    }
+    let found = look(&world, "").await;
+    for number in 0..10 {
+        let code = partition(&found, "t", number).standing.code;
+        assert_eq!(code, (number == 3).then_some(Code::Stalled), "{number}");
+    }
+    world.target.remove_fault(fault);
+    world.until_equal(&BTreeMap::from([("t".to_owned(), 10)])).await;
+    assert_eq!(partition(&look(&world, "").await, "t", 3).standing.code, None);
+    engine.shutdown().await;
 }

@@ -3,9 +3,14 @@
 use std::collections::BTreeMap;
 use std::ops::Deref;
 
-use twinlog_embedded::{EmbeddedOptions, Isolation, Record};
+use twinlog_embedded::{EmbeddedOptions, Isolation, NewRecord, Record};
 
 pub(crate) use twinlog_worlds::until;
+
+/// Records whose keys and values tell them apart.
+pub(crate) fn numbered(from: usize, to: usize) -> Vec<NewRecord> {
+    (from..to).map(|n| NewRecord::new(format!("k{n}"), format!("v{n}"))).collect()
+}
 
 pub(crate) struct World(twinlog_worlds::World);
 

@@ -33,8 +33,9 @@
 //!   after all, and a machine whose clocks stood still with it. No fence closes that: a raised epoch
 //!   (by a batch, or by a marker) is forgotten together with the producer.
 //! - Two processes agree on the n-th record only while the cleaner and retention leave alone what
-//!   neither has copied: a former owner that still sends what they removed meanwhile is recognised
-//!   only where its batches were cut otherwise.
+//!   neither has copied, and a leader answers a second batch of the same sequences as if it had stored
+//!   it. Whoever runs a copier looks first when the packets of a former owner have come, where the
+//!   source may lose such records.
 //!
 //! # References
 //!
