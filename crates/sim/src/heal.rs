@@ -242,8 +242,11 @@ impl Simulation {
         self.stops.iter().find_map(|(place, stop)| {
             let (from, to) = stop.range.filter(|_| i1_loss::is_in_ledger(&stop.code))?;
             let id = self.world.source.topic_id(&place.0)?.0;
+            // The loss may be of the topic as it was before it was made again.
+            let again = self.recreated.contains(&place.0);
             let there = stored.iter().any(|gap| {
-                (gap.source_topic, gap.partition, gap.from, gap.to) == (id, place.1, from, to)
+                (gap.source_topic == id || again)
+                    && (gap.partition, gap.from, gap.to) == (place.1, from, to)
             });
             (!there).then(|| {
                 format!("{}-{}: the loss of {from} to {to} is not stored", place.0, place.1)
