@@ -43,6 +43,10 @@ impl JavaTool {
     pub const CONFIGS: &str = "kafka.admin.ConfigCommand";
     /// Kafka's `kafka-consumer-groups.sh`.
     pub const CONSUMER_GROUPS: &str = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand";
+    /// Kafka's `kafka-share-groups.sh`.
+    pub const SHARE_GROUPS: &str = "org.apache.kafka.tools.consumer.group.ShareGroupCommand";
+    /// Kafka's `kafka-console-share-consumer.sh`.
+    pub const CONSOLE_SHARE_CONSUMER: &str = "org.apache.kafka.tools.consumer.ConsoleShareConsumer";
     /// Kafka's `kafka-console-consumer.sh`.
     pub const CONSOLE_CONSUMER: &str = "org.apache.kafka.tools.consumer.ConsoleConsumer";
     /// Kafka's `kafka-console-producer.sh`.

@@ -14,7 +14,7 @@ use crate::setup::{
 
 /// A topic of the source with some records, a mirror of all topics and groups of its prefix, and
 /// that mirror running and in sync.
-fn mirrored(pair: &Pair, prefix: &str, topic: &str) -> Result<(Mirror, Twinlog)> {
+pub(crate) fn mirrored(pair: &Pair, prefix: &str, topic: &str) -> Result<(Mirror, Twinlog)> {
     let (shell, hello, world) = (&pair.shell, pair.hello.bootstrap(), pair.world.bootstrap());
     shell.create_topic(&hello, topic, 2, 1, &[])?;
     // In a transaction, so that offsets differ: five markers stand in between.

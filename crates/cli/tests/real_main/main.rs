@@ -19,6 +19,7 @@ mod main_copy;
 mod scenarios;
 mod setup;
 mod several;
+mod sharing;
 mod states;
 mod takeover;
 mod trouble;
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
         test("sigterm_ends_within_10_s_and_a_restart_copies_nothing_twice", endings::sigterm),
         test("new_topics_partitions_and_groups_are_mirrored_within_5_s", following::new_things),
         test("groups_of_the_consumer_protocol_are_carried_over", following::consumer_protocol),
+        test("share_groups_begin_at_the_same_record", sharing::begins_on_the_target),
         test("a_group_with_live_members_on_the_target_is_left_alone", following::live_on_target),
         test("an_excluded_group_is_named_and_left_alone", following::excluded),
         test(

@@ -27,7 +27,7 @@ async fn mirrored(world: &World, partitions: i32, extra: &str) -> Engine {
     engine
 }
 
-fn followed(engine: &Engine) -> Option<Followed> {
+pub(crate) fn followed(engine: &Engine) -> Option<Followed> {
     engine.report().flows.into_values().find_map(|flow| flow.commits)
 }
 

@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use twinlog_embedded::{GroupKind, Isolation, KafkaVersion, NewRecord};
-use twinlog_engine::Engine;
+use twinlog_engine::{Engine, Followed};
+use twinlog_mirror::FollowCommits;
 use twinlog_mirror::formats::Checkpoint;
 use twinlog_protocol::ApiKey;
 use twinlog_types::{Code, GroupId, State};
 
+use crate::commits::{followed, until_followed};
 use crate::losses::{look, position};
 use crate::support::{World, until};
 
@@ -68,6 +70,23 @@ async fn a_share_group_begins_on_the_target_at_its_first_unread_record() {
         read.is_ok_and(|read| read.group == GroupId::from("sg"))
     });
     assert_eq!(named.count(), 0);
+    engine.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_share_group_that_moves_does_not_make_the_log_of_commits_look_late() {
+    let world = World::new(405, 1);
+    let engine = mirrored(&world).await;
+    world.source.commit_offset("plain", "t", 0, 10).unwrap();
+    until_followed(&engine, FollowCommits::Live).await;
+    for source in 20..100 {
+        world.source.set_share_start("sg", "t", 0, source);
+        world.source.commit_offset("plain", "t", 0, source).unwrap();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let now = followed(&engine);
+        assert_eq!(now, Some(Followed { way: FollowCommits::Live, reason: None }), "{source}");
+    }
+    until_at(&world, 99).await;
     engine.shutdown().await;
 }
 
