@@ -19,8 +19,8 @@
 //! 2. The wait begins with a look that succeeded, not with the loss: what holds packets back (a broker
 //!    that stood still, followers that do not follow) holds up the look as well.
 //! 3. Only a look that began behind the wait ends it.
-//! 4. Of a topic that the source's cleaner works on nothing is sent while a former owner's packets may be
-//!    late: the first look comes behind them.
+//! 4. Of a topic that the source's cleaner works on nothing is planned, let alone sent, while a former
+//!    owner's packets may be late: what the first look found is dropped.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -69,16 +69,14 @@ impl Late {
 }
 
 /// Says what may be sent behind a look that `began` then and succeeded. To be called before the copier
-/// hears of the look.
-pub(crate) fn judge(flow: &Arc<Flow>, cell: &Arc<Cell>, began: Instant) {
+/// hears of the look; it must not hear of it where an instant is answered, but of one that begins then.
+#[must_use]
+pub(crate) fn judge(flow: &Arc<Flow>, cell: &Arc<Cell>, began: Instant) -> Option<Instant> {
     let mut copier = cell.copier.lock();
     let mut late = cell.late.lock();
     let now = Instant::now();
     let from = match flow.tenure.before() {
-        Before::SendsUntil(until) if cell.restored => {
-            late.over = late.over.max(u64::from(began >= until + LATE));
-            now.max(until)
-        }
+        Before::SendsUntil(until) if cell.restored => now.max(until),
         Before::SendsUntil(_) => now,
         Before::Answered => {
             late.over = late.over.max(u64::from(cell.restored));
@@ -87,8 +85,15 @@ pub(crate) fn judge(flow: &Arc<Flow>, cell: &Arc<Cell>, began: Instant) {
     };
     let Some((until, new)) = late.wait_for(copier.strays(), began, from) else {
         copier.send_only_since(None);
-        return;
+        return None;
     };
+    if cell.restored && late.over == 0 && flow.cleaned.lock().contains(&cell.source.topic) {
+        debug!(
+            flow = %flow.name, partition = %cell.target,
+            "a former owner may have sent what the source's cleaner has removed since: it is waited for"
+        );
+        return Some(until);
+    }
     copier.send_only_since(Some(flow.now_ms() - REMEMBERED_MS));
     if new {
         debug!(
@@ -97,18 +102,15 @@ pub(crate) fn judge(flow: &Arc<Flow>, cell: &Arc<Cell>, began: Instant) {
         );
         flow.spawn(look_again(flow.clone(), cell.clone(), until));
     }
+    None
 }
 
-/// When what a former owner sent has come, if no look has begun since.
+/// When a stopped partition must be looked at once more, for what a former owner may have sent; nothing
+/// where that has been done.
 pub(crate) fn former_due(flow: &Flow, cell: &Cell) -> Option<Instant> {
-    let Before::SendsUntil(until) = flow.tenure.before() else { return None };
-    (cell.restored && cell.late.lock().over == 0).then_some(until + LATE)
-}
-
-/// When a partition may be looked at for the first time, where that must not be at once.
-pub(crate) fn first_look(flow: &Flow, cell: &Cell) -> Option<Instant> {
-    let due = former_due(flow, cell)?;
-    flow.cleaned.lock().contains(&cell.source.topic).then_some(due)
+    let late = cell.late.lock();
+    let former = cell.restored && late.over == 0 && flow.tenure.before() != Before::Answered;
+    late.waiting.filter(|_| former).map(|(_, until)| until)
 }
 
 /// Whether everything that was ever sent to a partition was answered, or has had the time to come in: then

@@ -45,17 +45,6 @@ pub(crate) async fn run(flow: Arc<Flow>, cell: Arc<Cell>) {
             () = backoff.wait() => {}
         }
     }
-    if let Some(due) = late::first_look(&flow, &cell) {
-        debug!(
-            flow = %flow.name, partition = %cell.target,
-            "a former owner may still send what the source's cleaner has removed since: it is waited for"
-        );
-        tokio::select! {
-            biased;
-            () = ending.ended() => {}
-            () = tokio::time::sleep_until(due) => {}
-        }
-    }
     let mut failed = 0;
     loop {
         let (from, original) = {
@@ -67,12 +56,12 @@ pub(crate) async fn run(flow: Arc<Flow>, cell: Arc<Cell>) {
         }
         let asking = async {
             // Held for one attempt: who waits for a dead broker must not hold up the others.
-            let Ok(_permit) = flow.looks.acquire().await else { return Ok(()) };
+            let Ok(_permit) = flow.looks.acquire().await else { return Ok(None) };
             if let Some(from) = from {
                 return look(&flow, &cell, from).await;
             }
             let view = flow.target.leader_view(&cell.target).await?;
-            original::compare(&flow, &cell, &view).await
+            original::compare(&flow, &cell, &view).await.map(|()| None)
         };
         let outcome = tokio::select! {
             biased;
@@ -80,7 +69,14 @@ pub(crate) async fn run(flow: Arc<Flow>, cell: Arc<Cell>) {
             outcome = asking => outcome,
         };
         match outcome {
-            Ok(()) => break,
+            Ok(None) => break,
+            Ok(Some(until)) => {
+                tokio::select! {
+                    biased;
+                    () = ending.ended() => break,
+                    () = tokio::time::sleep_until(until) => continue,
+                }
+            }
             Err(error) => {
                 debug!(flow = %flow.name, partition = %cell.target, %error, "the tail cannot be read yet");
                 flow.look_failed(&cell, &error);
@@ -117,7 +113,12 @@ fn fruitless(cell: &Cell) -> u32 {
     fruitless.0
 }
 
-async fn look(flow: &Arc<Flow>, cell: &Arc<Cell>, from: LookFrom) -> Result<(), ClientError> {
+/// Looks once. Answers when to look again, where what was found does not count yet.
+async fn look(
+    flow: &Arc<Flow>,
+    cell: &Arc<Cell>,
+    from: LookFrom,
+) -> Result<Option<Instant>, ClientError> {
     let view = flow.target.leader_view(&cell.target).await?;
     flow.target_reached();
     if let Some(topic) = flow.target.cached(&cell.target.topic)
@@ -134,11 +135,13 @@ async fn look(flow: &Arc<Flow>, cell: &Arc<Cell>, from: LookFrom) -> Result<(), 
             passing: false,
         });
         flow.stopped(cell);
-        return Ok(());
+        return Ok(None);
     }
     let began = Instant::now();
     let tail = read_tail(flow, &view, cell, from).await?;
-    late::judge(flow, cell, began);
+    if let Some(until) = late::judge(flow, cell, began) {
+        return Ok(Some(until));
+    }
     let looked = loop {
         let looked = cell.copier.lock().looked(&tail);
         let Some(number) = looked.needs_block else { break looked };
@@ -192,7 +195,7 @@ async fn look(flow: &Arc<Flow>, cell: &Arc<Cell>, from: LookFrom) -> Result<(), 
     if cell.copier.lock().stopped().is_some() {
         flow.stopped(cell);
     }
-    Ok(())
+    Ok(None)
 }
 
 async fn read_tail(

@@ -404,12 +404,12 @@ async fn take_up(
     }
     let names: BTreeSet<TopicName> = fresh.iter().map(|(topic, _)| topic.target.clone()).collect();
     let names: Vec<TopicName> = names.into_iter().collect();
-    let limits: BTreeMap<TopicName, usize> = configs(&flow.target, &names)
-        .await?
-        .into_iter()
-        .filter_map(|(topic, entries)| Some((topic, batch_bytes(&entries)?)))
+    let on_target = configs(&flow.target, &names).await?;
+    let limits: BTreeMap<TopicName, usize> = on_target
+        .iter()
+        .filter_map(|(topic, entries)| Some((topic.clone(), batch_bytes(entries)?)))
         .collect();
-    note_cleaned(flow, fresh.iter().map(|(topic, _)| &topic.source)).await;
+    note_cleaned(flow, fresh.iter().map(|(topic, _)| *topic), &on_target).await;
     let mut new = Vec::new();
     let mut known = Vec::new();
     for (topic, source) in fresh {
@@ -433,23 +433,29 @@ async fn take_up(
     begin(flow, new).await
 }
 
-/// Notes on which topics the source's cleaner works, while a former owner may still send. Those that
-/// nobody tells of count.
-async fn note_cleaned(flow: &Flow, topics: impl Iterator<Item = &TopicName>) {
+/// Notes on which topics the source's cleaner works, while a former owner may still send. Those count on
+/// which it worked a moment ago, as the mirror tells, and those that nobody tells of.
+async fn note_cleaned<'a>(
+    flow: &Flow,
+    topics: impl Iterator<Item = &'a MirroredTopic>,
+    on_target: &BTreeMap<TopicName, Vec<ConfigEntry>>,
+) {
     if flow.tenure.before() == Before::Answered {
         return;
     }
-    let names: BTreeSet<TopicName> = topics.cloned().collect();
-    let names: Vec<TopicName> = names.into_iter().collect();
-    let configs = configs(&flow.source, &names).await.unwrap_or_default();
-    let is_cleaned = |topic: &TopicName| {
-        let mut entries = configs.get(topic).into_iter().flatten();
-        let policy = entries.find(|entry| entry.name == "cleanup.policy");
-        policy
-            .and_then(|entry| entry.value.as_deref())
-            .is_none_or(|value| value.contains("compact"))
+    let mirrors: BTreeMap<TopicName, &TopicName> =
+        topics.map(|topic| (topic.source.clone(), &topic.target)).collect();
+    let names: Vec<TopicName> = mirrors.keys().cloned().collect();
+    let on_source = configs(&flow.source, &names).await.unwrap_or_default();
+    let compacts = |entries: Option<&Vec<ConfigEntry>>| {
+        let policy = entries?.iter().find(|entry| entry.name == "cleanup.policy")?;
+        Some(policy.value.as_deref()?.contains("compact"))
     };
-    flow.cleaned.lock().extend(names.into_iter().filter(is_cleaned));
+    let cleaned = mirrors.into_iter().filter(|(source, mirror)| {
+        compacts(on_source.get(source)).unwrap_or(true)
+            || compacts(on_target.get(*mirror)).unwrap_or(false)
+    });
+    flow.cleaned.lock().extend(cleaned.map(|(source, _)| source));
 }
 
 type New<'a> = (&'a MirroredTopic, PartitionKey, TopicPartition, TopicPartition, Setup);

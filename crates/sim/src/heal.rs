@@ -220,10 +220,13 @@ impl Simulation {
     }
 
     /// Whoever looks from outside knows what the state says. A transaction of it that was lost is
-    /// waited for before another one is tried.
+    /// waited for before another one is tried. Who takes over meanwhile knows nothing of a stop that was not
+    /// stored, and comes to it again once the packets of the owner before have come.
     async fn until_stored(&mut self) {
         let began = Instant::now();
-        while let Some(what) = self.not_stored().or_else(|| self.not_in_ledger()) {
+        while let Some(what) =
+            self.not_stored().or_else(|| self.not_in_ledger()).or_else(|| self.missing())
+        {
             if began.elapsed() > PATIENCE {
                 self.verdicts.note(Invariant::I9, Some(what));
                 return;

@@ -193,7 +193,7 @@ fn positions(scene: &Scene, doctor: &Doctor) -> Result {
     let (shell, target) = (&scene.shell, scene.target());
     scene.commit_on(&target, "g-neg", "hello.f-neg", (0, 1_000))?;
     let found = doctor.group("g-neg", &["negative-lag"])?;
-    found.says("negative-lag", &["1000", "ends at 600"])?;
+    found.says("negative-lag", &["1000", "ends at 600", "\"skipped\":0"])?;
 
     for group in ["g-back", "g-gone", "g-live"] {
         scene.until_stands(group, "hello.f-plain", 1_000)?;
@@ -201,7 +201,8 @@ fn positions(scene: &Scene, doctor: &Doctor) -> Result {
     scene.commit_on(&target, "g-ahead", "hello.f-plain", (0, 900))?;
     scene.commit("g-ahead", "f-plain", 600)?;
     let found = doctor.group("g-ahead", &[])?;
-    found.says("target-ahead", &["\"warning\""])?;
+    found.says("target-ahead", &["\"warning\"", "skips 300 records"])?;
+    assert_eq!(scene.reread("g-ahead", "f-plain", 600)?, -300);
 
     scene.commit("g-back", "f-plain", 0)?;
     let found = doctor.group("g-back", &["source-rewound"])?;

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use twinlog_types::Code;
+use twinlog_types::{Code, Severity};
 
 use super::GroupedFinding;
 
@@ -81,7 +81,11 @@ fn causes(code: Code) -> &'static [Code] {
 
 /// Puts findings in order, and says of each what it follows from.
 pub(super) fn put(found: &mut [GroupedFinding]) {
-    let there: Vec<Code> = found.iter().map(|finding| finding.code).collect();
+    // An entry that only says again what another one says breaks nothing.
+    let breaks = |finding: &&GroupedFinding| {
+        finding.code != Code::UnknownProperty || finding.severity == Severity::Error
+    };
+    let there: Vec<Code> = found.iter().filter(breaks).map(|finding| finding.code).collect();
     for finding in found.iter_mut() {
         let cause = causes(finding.code).iter().find(|cause| there.contains(cause));
         finding.follows_from = cause.copied();

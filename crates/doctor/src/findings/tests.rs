@@ -176,6 +176,19 @@ fn causes_stand_before_what_follows_and_what_hurts_most_before_what_hurts_less()
 }
 
 #[test]
+fn nothing_follows_from_an_entry_that_only_says_again_what_another_one_says() {
+    let at = |finding: Finding| (Some(topic("orders")), LinkName::Configuration, finding);
+    let effect = || at(Finding::notes(Code::TopicNotMirrored, Severity::Info, "x"));
+    let follows = |severity| {
+        let entry = Finding::notes(Code::UnknownProperty, severity, "x").of_flow();
+        let found = grouped(&[at(entry), effect()]);
+        found.iter().find(|one| one.code == Code::TopicNotMirrored).and_then(|one| one.follows_from)
+    };
+    assert_eq!(follows(Severity::Warning), None);
+    assert_eq!(follows(Severity::Error), Some(Code::UnknownProperty));
+}
+
+#[test]
 fn the_consequence_is_what_the_code_means_and_all_records_together() {
     let finding = |n| {
         let mut finding = Finding::stops(Code::SourceGap, "x").of(&orders(n)).with(missing(5));

@@ -6,6 +6,7 @@ use super::group::partitions;
 use super::walk::{Draft, Finding, Walk, on_group, or_none};
 use crate::chain::{Evidence, LinkName};
 use crate::facts::{CheckpointSeries, Trouble};
+use crate::remedy::Impact;
 
 impl Walk<'_> {
     pub(super) fn consumer_offsets(&mut self, group: &GroupId) {
@@ -134,12 +135,14 @@ impl Walk<'_> {
         (committed > end).then(|| {
             let summary =
                 format!("the group is committed at {committed} of {mirror}, which ends at {end}");
-            let mut impact = self.impact(tp);
             // What put the group there may have left a checkpoint that is no better.
-            let commit = self.source_commit(tp);
-            let exact = commit.and_then(|commit| self.exact_place(tp, commit)).map(|at| at.0);
-            let place = exact.or(self.target_place(tp)).filter(|place| *place <= end);
-            impact.places = place.map(|place| (mirror, place)).into_iter().collect();
+            let place = self.target_place(tp).filter(|place| *place <= end);
+            let mut impact = Impact::default();
+            if let Some(place) = place {
+                impact.places.push((mirror, place));
+                // All that is there and not read yet, where consumers are reset to the end.
+                impact.skipped = u64::try_from(end - place).unwrap_or(0);
+            }
             Finding::stops(Code::NegativeLag, summary).with(impact)
         })
     }

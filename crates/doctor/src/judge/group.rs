@@ -109,7 +109,9 @@ impl Walk<'_> {
         let config = &self.facts.config;
         link.saw("enabled", config.enabled, self.origin("enabled"));
         for note in &self.facts.notes {
-            let Some(Misspelt { key, meant, bare }) = decisive(note, config) else { continue };
+            let Some(Misspelt { key, meant, bare, value }) = decisive(note, config) else {
+                continue;
+            };
             let suggestion = note.suggestion.as_deref().unwrap_or_default();
             let place = format!("{}:{}", note.file, note.line.unwrap_or_default());
             let summary = format!("nobody reads {key} ({suggestion})");
@@ -118,8 +120,9 @@ impl Walk<'_> {
                 ..Finding::blocks(Code::UnknownProperty, summary)
             };
             let finding = finding.of_flow().because(bare);
+            let said = value.map_or_else(|| format!("<the value of {place}>"), str::to_owned);
             let finding = finding.seen("a key that nobody reads", key, place);
-            link.found(finding.fix(Fix::Property(meant.to_owned())));
+            link.found(finding.fix(Fix::Property(format!("{meant} = {said}"))));
         }
         if self.is_mm2() {
             for finding in self.connectors() {
@@ -483,10 +486,13 @@ pub(crate) struct Misspelt<'a> {
     pub(crate) meant: &'a str,
     /// As it was typed, without its level.
     pub(crate) bare: &'a str,
+    /// What was written there, where it stands at the flow: such keys reach MM2's connectors as they
+    /// are, those of other levels go nowhere.
+    pub(crate) value: Option<&'a str>,
 }
 
 /// What breaks the chain about an entry that does nothing; `None` where it is only a slip.
-pub(crate) fn decisive<'a>(note: &'a Problem, config: &FlowConfig) -> Option<Misspelt<'a>> {
+pub(crate) fn decisive<'a>(note: &'a Problem, config: &'a FlowConfig) -> Option<Misspelt<'a>> {
     let (key, suggestion) = (note.key.as_deref()?, note.suggestion.as_deref()?);
     let meant = suggestion.split('`').nth(1).unwrap_or_default();
     let level_of = |name: &str| {
@@ -494,11 +500,14 @@ pub(crate) fn decisive<'a>(note: &'a Problem, config: &FlowConfig) -> Option<Mis
         (level.is_empty() || level.ends_with('.')).then_some(level)
     };
     let (name, level) = DECISIVE.iter().find_map(|name| Some((*name, level_of(name)?)))?;
-    // Said elsewhere, the right key counts.
-    if config.origin(name).is_some() {
+    let of_this_flow = level.strip_suffix('.').is_some_and(|flow| flow == config.name.to_string());
+    // What is said of another flow does not decide about this one; said elsewhere, the right key counts.
+    if (level.contains("->") && !of_this_flow) || config.origin(name).is_some() {
         return None;
     }
-    Some(Misspelt { key, meant, bare: key.strip_prefix(level).unwrap_or(key) })
+    let bare = key.strip_prefix(level).unwrap_or(key);
+    let value = config.connector.get(bare).map(String::as_str).filter(|_| of_this_flow);
+    Some(Misspelt { key, meant, bare, value })
 }
 
 pub(super) fn did_you_mean(names: &[String]) -> String {

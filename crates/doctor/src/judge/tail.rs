@@ -197,10 +197,13 @@ impl Walk<'_> {
         impact
     }
 
-    /// Where the group belongs in a partition of the target.
+    /// Where the group belongs in a partition of the target. Of MM2's mirrors by the records, and where
+    /// they do not tell, by its checkpoint.
     pub(super) fn target_place(&self, tp: &TopicPartition) -> Option<i64> {
         if self.is_mm2() {
-            return self.facts.checkpoint(tp).map(|series| series.last.1);
+            let by_records = self.source_commit(tp).and_then(|at| self.exact_place(tp, at));
+            let checkpoint = || self.facts.checkpoint(tp).map(|series| series.last.1);
+            return by_records.map(|place| place.0).or_else(checkpoint);
         }
         let crate::chain::Subject::Group(group) = self.subject else { return None };
         self.facts.position(group, tp)?.target_offset

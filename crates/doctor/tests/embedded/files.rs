@@ -48,7 +48,7 @@ async fn what_the_file_switches_off_is_told_with_the_misspelt_key_first() {
     said(&world, "", &[off]).await;
     let typo = "hello->world.sync.group.offset.enabled = true";
     let both = &[Code::UnknownProperty, Code::SyncDisabled];
-    let misspelt = group("orders-app", both, &["hello->world.sync.group.offsets.enabled"]);
+    let misspelt = group("orders-app", both, &["hello->world.sync.group.offsets.enabled = true"]);
     said(&world, typo, &[misspelt]).await;
     let asked = Wanted { group: Some("orders-app".into()), topic: None };
     let found = world.doctor(typo, &asked).await;
@@ -110,6 +110,31 @@ async fn another_cluster_behind_an_alias_and_one_behind_both_are_told_before_wha
     said(&World::from(one), "", &[group("orders-app", &[Code::SameCluster], &[])]).await;
 }
 
+/// Nothing on a target that was built anew remembers the one before: what is told is that nobody
+/// mirrors to it.
+#[tokio::test(start_paused = true)]
+async fn a_target_that_was_built_anew_is_told_as_one_that_nobody_mirrors_to() {
+    let lines = "emit.heartbeats.enabled = false";
+    let world = orders(twinlog_worlds::World::new(85).saying(lines));
+    let engine = world.start();
+    stands(&world, 60).await;
+    engine.shutdown().await;
+    let empty = twinlog_worlds::World::with(86, |_, target| {
+        "world-again".clone_into(&mut target.cluster_id);
+    });
+    let again = World::from(
+        twinlog_worlds::World::between(85, world.source.clone(), empty.target.clone())
+            .saying(lines),
+    );
+    let both = &[Code::MirrorNotRunning, Code::TopicMissingOnTarget];
+    let ever = &["no twinlog has ever run this flow between these two clusters"];
+    said(&again, "", &[group("orders-app", both, ever).unshown()]).await;
+    let engine = again.start();
+    stands(&again, 60).await;
+    said(&again, "", &[group("orders-app", &[], &[])]).await;
+    engine.shutdown().await;
+}
+
 fn guarded(options: &mut EmbeddedOptions) {
     options.authorizer =
         Some(AuthorizerOptions { super_users: Vec::new(), allow_everyone_if_no_acl_found: true });
@@ -132,7 +157,7 @@ async fn a_right_that_is_missing_is_told_with_what_it_is_on() {
         guarded(target);
     });
     let world = orders(world.saying(lines));
-    for name in ["sealed", "barred"] {
+    for name in ["sealed", "barred", "kept"] {
         world.source.create_topic(name, 1, &[]).expect("made");
         world.append(name, 100);
         world.source.commit_offset(&format!("{name}-app"), name, 0, 60).expect("committed");
@@ -145,11 +170,18 @@ async fn a_right_that_is_missing_is_told_with_what_it_is_on() {
     for acl in write {
         world.target.add_acl(acl);
     }
+    let commit = without(Operation::Read, Resource::Group, "kept-app");
+    for acl in commit {
+        world.target.add_acl(acl);
+    }
     let engine = world.start();
     stands(&world, 60).await;
     tokio::time::sleep(std::time::Duration::from_mins(1)).await;
+    assert_eq!(world.target.committed("kept-app", "hello.kept", 0), None);
     let cases = [
         group("orders-app", &[], &[]),
+        // The commit is refused, which only the log of the process says.
+        group("kept-app", &[], &[]),
         // Who looks lacks this right as well, which is told first.
         group("sealed-app", &[Code::MissingPermission], &["--operation Read --topic sealed"])
             .unshown(),

@@ -141,19 +141,35 @@ async fn what_the_cleaner_of_the_target_took_before_a_restart_stops_nothing() {
 
 /// Ten records are copied, five more are on their way from an owner that was killed, and the next owner's
 /// first batch would come behind them: it has their sequences, and the leader would take it for them.
-async fn five_on_their_way(seed: u64, configs: &[(&str, &str)], lines: &str) -> World {
+async fn five_on_their_way(
+    seed: u64,
+    configs: &[(&str, &str)],
+    lines: &str,
+    late: Duration,
+) -> World {
     let world = World::new(seed, 1);
     world.source.create_topic("orders", 1, configs).unwrap();
     write(&world, 0, 10, 0);
     let first = world.start_with(lines);
     world.until_equal(&orders()).await;
-    delay(&world, Duration::from_secs(4));
+    delay(&world, late);
     write(&world, 10, 15, 0);
     until_sent(&world).await;
     drop(first);
     delay(&world, Duration::from_secs(8));
     world
 }
+
+/// Keys of the five are written again, and the source is compacted.
+fn compact(world: &World) {
+    let again = |n: usize| NewRecord::new(format!("k{}", n - 5), format!("v{n}"));
+    world.source.append("orders", 0, &(15..20).map(again).collect::<Vec<_>>()).unwrap();
+    world.source.compact("orders", 0).unwrap();
+    let left: Vec<i64> = world.source_records("orders", 0).iter().map(|one| one.offset).collect();
+    assert!(!left.contains(&10) && left.contains(&15), "{left:?}");
+}
+
+const COMPACTED: &[(&str, &str)] = &[("cleanup.policy", "compact")];
 
 fn values(world: &World) -> Vec<String> {
     let value = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
@@ -177,12 +193,33 @@ async fn until_all(world: &World) {
 
 #[tokio::test(start_paused = true)]
 async fn what_the_cleaner_of_the_source_took_is_not_mixed_up_with_what_a_dead_owner_sent() {
-    let world = five_on_their_way(66, &[("cleanup.policy", "compact")], "").await;
-    let again = |n: usize| NewRecord::new(format!("k{}", n - 5), format!("v{n}"));
-    world.source.append("orders", 0, &(15..20).map(again).collect::<Vec<_>>()).unwrap();
-    world.source.compact("orders", 0).unwrap();
-    let left: Vec<i64> = world.source_records("orders", 0).iter().map(|one| one.offset).collect();
-    assert!(!left.contains(&10) && left.contains(&15), "{left:?}");
+    let world = five_on_their_way(66, COMPACTED, "", Duration::from_secs(4)).await;
+    compact(&world);
+    let second = world.start();
+    until_all(&world).await;
+    second.shutdown().await;
+}
+
+/// What holds a packet back holds up the look as well: the time counts from a look that succeeded.
+#[tokio::test(start_paused = true)]
+async fn a_dead_owners_packets_are_waited_for_behind_the_first_look_that_succeeds() {
+    let world = five_on_their_way(68, COMPACTED, "", Duration::from_secs(18)).await;
+    compact(&world);
+    let mute = Fault::new(Action::CloseBefore).api(ApiKey::DescribeProducers).always();
+    let mute = world.target.fault(mute);
+    let second = world.start();
+    tokio::time::sleep(Duration::from_secs(12)).await;
+    world.target.remove_fault(mute);
+    until_all(&world).await;
+    second.shutdown().await;
+}
+
+/// The topic is compacted no more, but was a moment ago.
+#[tokio::test(start_paused = true)]
+async fn what_the_cleaner_took_before_the_policy_changed_counts_too() {
+    let world = five_on_their_way(69, COMPACTED, "", Duration::from_secs(4)).await;
+    compact(&world);
+    world.source.alter_config("orders", "cleanup.policy", Some("delete")).unwrap();
     let second = world.start();
     until_all(&world).await;
     second.shutdown().await;
@@ -191,7 +228,7 @@ async fn what_the_cleaner_of_the_source_took_is_not_mixed_up_with_what_a_dead_ow
 #[tokio::test(start_paused = true)]
 async fn what_a_dead_owner_sent_is_not_given_up_as_a_gap_of_the_source() {
     let lines = "twinlog.on.source-gap = continue";
-    let world = five_on_their_way(67, &[], lines).await;
+    let world = five_on_their_way(67, &[], lines, Duration::from_secs(4)).await;
     world.source.delete_records("orders", 0, 13).unwrap();
     write(&world, 15, 20, 0);
     let second = world.start_with(lines);

@@ -100,6 +100,18 @@ fn a_misspelt_key_that_decides_is_named_before_its_consequence() {
     let flows = Configuration::parse("f", text.as_bytes(), &[]).expect("sound");
     facts.config = Arc::new(flows.flows()[0].clone());
     assert_eq!(verdict(&facts), Some(error(LinkName::Configuration, Code::UnknownProperty)));
+    let to_say = |facts: &Facts| judged(facts).first_broken().expect("broken").fix.clone();
+    // Where the value is not at hand, the place of it is.
+    let there = "hello->world.sync.group.offsets.enabled = <the value of mm2.properties:5>";
+    assert_eq!(to_say(&facts), [Fix::Property(there.into())]);
+    let typed = format!("{text}hello->world.sync.group.offset.enabled = true\n");
+    let flows = Configuration::parse("f", typed.as_bytes(), &[]).expect("sound");
+    facts.config = Arc::new(flows.flows()[0].clone());
+    let line = "hello->world.sync.group.offsets.enabled = true";
+    assert_eq!(to_say(&facts), [Fix::Property(line.into())]);
+    // A slip of another flow is no fault of this one.
+    facts.notes = vec![note("did you mean `world->hello.sync.group.offsets.enabled`?")];
+    assert_eq!(verdict(&facts), None);
     facts.notes = vec![note("did you mean `hello->world.tasks.max`?")];
     assert_eq!(verdict(&facts), None);
 }

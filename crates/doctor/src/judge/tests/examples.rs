@@ -137,6 +137,10 @@ const EXAMPLES: &[Example] = &[
         committed(facts, None);
         facts.target.groups = Ok(BTreeMap::new());
     }),
+    (Code::MissingPermission, "", |facts| {
+        committed(facts, None);
+        facts.target.groups = Ok(BTreeMap::new());
+    }),
     (Code::GroupLiveOnTarget, "", |facts| {
         facts.target.groups = Ok(BTreeMap::from([(GROUP.into(), listing("Stable"))]));
         read_of(facts).members = Ok(vec![member()]);
