@@ -84,12 +84,11 @@ fn produce(pair: &Pair, scratch: &Scratch, load: Load) -> Result<f64> {
     let hello = pair.hello.bootstrap();
     pair.shell.create_topic(&hello, load.topic, PARTITIONS, 1, &[])?;
     let records = load.records.to_string();
-    let of_values = match load.size {
-        Some(size) => ["--record-size".to_owned(), size.to_string()],
-        None => {
-            let file = scratch.write("values.jsonl", &lines())?;
-            ["--payload-file".to_owned(), file.to_string_lossy().into_owned()]
-        }
+    let of_values = if let Some(size) = load.size {
+        ["--record-size".to_owned(), size.to_string()]
+    } else {
+        let file = scratch.write("values.jsonl", &lines())?;
+        ["--payload-file".to_owned(), file.to_string_lossy().into_owned()]
     };
     JavaTool::new(&pair.jars, JavaTool::PRODUCER_PERF_TEST)
         .args(["--topic", load.topic, "--num-records", &records, "--throughput", "-1"])
@@ -197,7 +196,7 @@ fn measure(
         }
     })??;
     let peak_bytes = process.rss_peak_bytes().unwrap_or_default();
-    Ok(Cost { who, cpu: cpu() - empty.1, wall: empty.0.elapsed(), peak_bytes })
+    Ok(Cost { who, cpu: cpu().saturating_sub(empty.1), wall: empty.0.elapsed(), peak_bytes })
 }
 
 fn print(load: Load, bytes: f64, costs: &[Cost]) {
