@@ -206,7 +206,7 @@ impl Simulation {
         self.ask_from_outside(&places).await;
         let records = self.world.target.records(STATE, 0, Isolation::ReadCommitted);
         let leases = state_bytes::leases(&records);
-        self.verdicts.note(Invariant::I8, i8_ownership::two_owners(&leases));
+        self.verdicts.note(Invariant::I8, i8_ownership::two_owners(&leases, &self.readable));
         let takeovers = leases.windows(2).filter(|pair| pair[0].instance != pair[1].instance);
         self.counts.add("takeovers", takeovers.count() as u64);
         for cluster in self.clusters().map(Clone::clone) {

@@ -5,8 +5,9 @@ use twinlog_embedded::{Isolation, Record};
 
 use crate::checks::{
     Invariant, Verdicts, i2_repeats, i3_order, i4_bytes, i5_translation, i5c_commits,
-    i7_transactions,
+    i7_transactions, state_bytes,
 };
+use crate::instances::STATE;
 use crate::oracle::{Mirror, Place, SourceLog, number_of};
 use crate::run::Simulation;
 use crate::world::mirror;
@@ -19,6 +20,21 @@ impl Simulation {
             self.read(place);
         }
         self.look_at_commits();
+        self.look_at_leases();
+    }
+
+    /// Notes which leases can be read by now.
+    fn look_at_leases(&mut self) {
+        let target = &self.world.target;
+        let ends = (target.log_end(STATE, 0), target.high_watermark(STATE, 0));
+        if std::mem::replace(&mut self.state_seen, ends) == ends {
+            return;
+        }
+        let now_ms = target.now_ms();
+        let records = target.records(STATE, 0, Isolation::ReadCommitted);
+        for lease in state_bytes::leases(&records) {
+            self.readable.entry(lease.offset).or_insert(now_ms);
+        }
     }
 
     fn read(&mut self, place: &Place) {

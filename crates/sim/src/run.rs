@@ -100,6 +100,10 @@ pub struct Simulation {
     pub(crate) stops: BTreeMap<Place, Stopped>,
     /// Topics that the product says were made again.
     pub(crate) recreated: BTreeSet<String>,
+    /// When leases in the state were first readable, by the offset of their record, ...
+    pub(crate) readable: BTreeMap<i64, i64>,
+    /// ... and the log's end and high watermark of the last look at them.
+    pub(crate) state_seen: (i64, i64),
     began: Instant,
     traced: bool,
 }
@@ -142,6 +146,8 @@ impl Simulation {
             told: BTreeSet::new(),
             stops: BTreeMap::new(),
             recreated: BTreeSet::new(),
+            readable: BTreeMap::new(),
+            state_seen: (-1, -1),
             began: Instant::now(),
             traced,
         }

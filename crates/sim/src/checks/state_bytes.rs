@@ -48,6 +48,8 @@ pub struct Lease {
     pub renewed_ms: i64,
     /// Whether it is given up.
     pub released: bool,
+    /// Where its record stands in the log.
+    pub offset: i64,
 }
 
 struct Bytes<'a>(&'a [u8]);
@@ -142,5 +144,5 @@ fn lease(record: &Record) -> Option<Lease> {
     let mut value = Bytes(record.value.as_deref()?);
     let (_version, instance) = (value.byte()?, value.text()?.to_owned());
     let (renewed_ms, released) = (value.signed()?, value.byte()? == 1);
-    Some(Lease { instance, renewed_ms, released })
+    Some(Lease { instance, renewed_ms, released, offset: record.offset })
 }
