@@ -1,6 +1,7 @@
 //! Which right each request needs: under every single right, what the refusals are.
 //!
-//! The table was printed by Kafka 4.3.0 with the same requests.
+//! The table was printed by Kafka 4.3.0 with the same requests; only of `AlterShareGroupOffsets` and
+//! `DescribeShareGroupOffsets` it follows what `KafkaApis` asks for.
 
 use std::collections::{BTreeMap, BTreeSet};
 
