@@ -613,7 +613,7 @@ fn a_doctor_that_reaches_nobody_exits_with_3_and_names_the_addresses() {
     assert!(first["summary"].to_string().contains("127.0.0.1:1"), "{first}");
     // What the file alone tells is told all the same.
     let misspelt = findings.iter().find(|one| one["code"] == "unknown-property").expect("told");
-    assert_eq!(misspelt["fix"][0]["property"], "hello->world.groups");
+    assert_eq!(misspelt["fix"][0]["property"], "hello->world.groups = a");
     assert_eq!(misspelt["more"], "docs/findings.md#unknown-property");
 
     // Without a file, and with a Connect cluster that is not there.
