@@ -150,11 +150,20 @@ impl Walk<'_> {
             *downstream > target && *upstream <= source && *downstream == stands
         };
         if let Some((upstream, downstream)) = series.earlier.iter().find(stepped) {
-            let why = format!(
-                "the checkpoint was {upstream}->{downstream} before it was {source}->{target}: the \
-                 source's offset as it is, before the first record was copied"
+            let before = format!(
+                "the checkpoint was {upstream}->{downstream} before it was {source}->{target}"
             );
-            return Some((UNTRANSLATED, why));
+            let kept = history.map(|history| history.store.kept()).unwrap_or_default();
+            let by_a_pair = kept.iter().any(|(from, to)| {
+                from.0 <= *upstream && *downstream == to.0 + (*upstream - from.0)
+            });
+            return Some(if upstream == downstream && !by_a_pair {
+                let literal = "the source's offset as it is, before the first record was copied";
+                (UNTRANSLATED, format!("{before}: {literal}"))
+            } else {
+                let added = "the distance to a pair of offsets was added, with every hole in it";
+                (ADDED, format!("{before}: {added}"))
+            });
         }
         let (newest, there) = history.map(|history| (history.newest.0.0, history.newest.1.0))?;
         if newest < source && target == there + (source - newest) && target > there + 1 {

@@ -220,6 +220,14 @@ fn positions_that_an_old_bug_put_too_far_ahead_name_the_issue() {
     stands_at(&mut facts, (1_000, 600), &[(400, 0)]);
     put_checkpoint(&mut facts, (1_000, 600), &[(1_000, 1_000)]);
     assert_eq!(bug(&facts), ("KAFKA-12635".into(), 0));
+    // The first checkpoint was not the source's offset, but added to a pair that a newer one follows.
+    let mut facts = by_mm2("");
+    old(&mut facts);
+    bounds(&mut facts, (0, 1_344), (0, 1_240));
+    stands_at(&mut facts, (1_344, 1_240), &[(0, 0), (70, 63), (1_340, 1_237)]);
+    put_checkpoint(&mut facts, (1_344, 1_241), &[(1_344, 1_337)]);
+    committed(&mut facts, 1_337);
+    assert_eq!(bug(&facts), ("KAFKA-12468".into(), 0));
     // `ahead`: the copy is behind the group.
     let mut facts = by_mm2("");
     old(&mut facts);
