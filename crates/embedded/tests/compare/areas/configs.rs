@@ -110,7 +110,11 @@ pub(crate) fn run(pair: &mut Pair) -> Result {
         let request = describe(&[(TOPIC, "configs")], Some(&[name])).with_include_synonyms(true);
         pair.ask_until(4, &Both::same(request), |answer| {
             let entry = answer.results.first().and_then(|result| result.configs.first());
-            entry.and_then(|entry| entry.value.as_deref()) == Some(then)
+            entry.is_some_and(|entry| {
+                // What was taken away may have been the default before.
+                let of_the_topic = entry.config_source == 1;
+                entry.value.as_deref() == Some(then) && of_the_topic == (operation != 1)
+            })
         })?;
     }
     pair.step("DescribeConfigs in the end");
