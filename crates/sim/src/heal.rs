@@ -56,6 +56,7 @@ impl Simulation {
                 break missing;
             }
         };
+        self.healed = missing.is_none();
         let seconds = began.elapsed().as_secs();
         for limit in [5, 30, 60] {
             if seconds <= limit {
@@ -225,7 +226,7 @@ impl Simulation {
     async fn until_stored(&mut self) {
         let began = Instant::now();
         while let Some(what) =
-            self.not_stored().or_else(|| self.not_in_ledger()).or_else(|| self.missing())
+            self.not_stored().or_else(|| self.not_in_ledger()).or_else(|| self.missing_again())
         {
             if began.elapsed() > PATIENCE {
                 self.verdicts.note(Invariant::I9, Some(what));
@@ -234,6 +235,11 @@ impl Simulation {
             self.pass(Duration::from_millis(400)).await;
             self.hear_all();
         }
+    }
+
+    /// What was there already, and is not as it must be any more.
+    fn missing_again(&self) -> Option<String> {
+        self.healed.then(|| self.missing()).flatten()
     }
 
     /// A partition that stopped at a loss of the source which the stored ledger does not name.

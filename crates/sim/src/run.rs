@@ -100,10 +100,13 @@ pub struct Simulation {
     pub(crate) stops: BTreeMap<Place, Stopped>,
     /// Topics that the product says were made again.
     pub(crate) recreated: BTreeSet<String>,
+    /// After the faults everything was there once.
+    pub(crate) healed: bool,
     /// When leases in the state were first readable, by the offset of their record, ...
     pub(crate) readable: BTreeMap<i64, i64>,
     /// ... and the log's end and high watermark of the last look at them.
     pub(crate) state_seen: (i64, i64),
+    pub(crate) leases_seen_ms: i64,
     began: Instant,
     traced: bool,
 }
@@ -146,8 +149,10 @@ impl Simulation {
             told: BTreeSet::new(),
             stops: BTreeMap::new(),
             recreated: BTreeSet::new(),
+            healed: false,
             readable: BTreeMap::new(),
             state_seen: (-1, -1),
+            leases_seen_ms: 0,
             began: Instant::now(),
             traced,
         }

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use super::state_bytes::Lease;
 
-/// An owner that is silent for so long may be taken over from, less what the look at the log, five
-/// times a second, is late.
-const SILENCE_MS: i64 = 10_000 - 300;
+/// An owner that is silent for so long may be taken over from, less what the look at the log, once a
+/// second, is late.
+const SILENCE_MS: i64 = 10_000 - 1_300;
 /// A takeover is over so long after the silence: what becomes readable meanwhile was on its way.
 const TAKES_MS: i64 = 10_000;
 
@@ -60,7 +60,7 @@ mod tests {
     fn an_older_owner_writes_again_only_after_silence_or_a_release() {
         let (first, second) = (lease("a", 0, false), lease("b", 3_000, false));
         let again = |ms| vec![first.clone(), second.clone(), lease("a", ms, false)];
-        assert!(judged(&again(12_000)).is_some());
+        assert!(judged(&again(11_600)).is_some());
         assert_eq!(judged(&again(13_000)), None);
         let released = lease("b", 3_000, true);
         assert_eq!(judged(&[first.clone(), released, lease("a", 3_001, false)]), None);
