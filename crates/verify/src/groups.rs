@@ -1,10 +1,11 @@
 //! Where groups stand on the target, proven by the records around their positions.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use twinlog_client::ClientError;
-use twinlog_types::{GroupId, Partition, SourceOffset, TopicName, TopicPartition};
+use twinlog_types::{GroupId, Partition, SourceOffset, TopicName, TopicPartition, Translation};
 
 use crate::compare::{Around, Located, Part, Stands, locate, stands};
 use crate::partition::Job;
@@ -162,11 +163,16 @@ impl Job {
         view: View,
         places: &mut BTreeMap<i64, Proof>,
     ) -> Result<(), ClientError> {
-        let translated = self
-            .map
-            .as_ref()
-            .and_then(|mapped| mapped.map.translate(SourceOffset(position.source)).offset());
-        report.translated = translated.map(|at| at.0);
+        let translated = self.map.as_ref().map_or(Translation::Unknown, |mapped| {
+            mapped.map.translate(SourceOffset(position.source))
+        });
+        report.translated = translated.offset().map(|at| at.0);
+        if position.source < view.source.start
+            && let Translation::Exact(place) = translated
+        {
+            report.judge_by_map(position, place.0, view);
+            return Ok(());
+        }
         let proof = match places.entry(position.source) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(open) => {
@@ -185,6 +191,16 @@ impl Job {
         report.neighbours = (located.before, located.after);
         report.proven = Some(proof.offset(located.index));
         report.judge(position, proof, located, view.target);
+        if position.source < view.source.start && report.result == GroupResult::TooNear {
+            // What lies between may be what it has still to read.
+            report.result = GroupResult::Unknown;
+            report.reread = 0;
+            report.reason = Some(format!(
+                "the source has deleted the records from its position up to {}, and no map tells \
+                 where they are on the target",
+                view.source.start - 1
+            ));
+        }
         Ok(())
     }
 
@@ -298,6 +314,31 @@ impl GroupReport {
                 (self.result, self.reread) = (GroupResult::TooNear, records);
             }
         }
+        self.weigh(position, committed, target);
+    }
+
+    /// The source has no records any more that would prove the place; the map knows it.
+    fn judge_by_map(&mut self, position: &Position, place: i64, view: View) {
+        let Some(committed) = position.target else {
+            self.result = GroupResult::NoPosition;
+            self.reason = Some("it has no commit on the target".to_owned());
+            return;
+        };
+        let apart = committed.abs_diff(place);
+        match committed.cmp(&place) {
+            Ordering::Equal => self.result = GroupResult::Equal,
+            Ordering::Greater => (self.result, self.skipped) = (GroupResult::TooFar, apart),
+            Ordering::Less => (self.result, self.reread) = (GroupResult::TooNear, apart),
+        }
+        self.reason = Some(format!(
+            "the source has deleted the records from its position up to {}: the offset map decides",
+            view.source.start - 1
+        ));
+        self.weigh(position, committed, view.target);
+    }
+
+    /// Positions that are out of the target's log, and those that its own members move.
+    fn weigh(&mut self, position: &Position, committed: i64, target: Ends) {
         if committed > target.high_watermark {
             self.result = GroupResult::BeyondEnd;
             self.reason = Some(format!("the target's log ends at {}", target.high_watermark));

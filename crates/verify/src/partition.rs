@@ -184,10 +184,22 @@ impl Job {
     /// source's: what is copied in between then is on both.
     pub(crate) async fn compare(&self, how: How, progress: &Progress) -> PartitionReport {
         let mut report = self.report();
-        if let Err(error) = self.compare_into(&mut report, how, progress).await {
+        let outcome = if self.is_inherited() {
+            let by_contents = Self { map: None, ..self.clone() };
+            by_contents.compare_into(&mut report, how, progress).await
+        } else {
+            self.compare_into(&mut report, how, progress).await
+        };
+        if let Err(error) = outcome {
             report.trouble = Some(error.to_string());
         }
         report
+    }
+
+    /// Whether somebody else copied the beginning: the map says nothing of that, so that contents decide
+    /// about all of it.
+    fn is_inherited(&self) -> bool {
+        self.map.as_ref().is_some_and(|mapped| mapped.map.before().is_some())
     }
 
     async fn compare_into(

@@ -195,6 +195,11 @@ impl Job {
         let ends = self.source.ends().await?;
         let copied_to = self.copied_to((ends, target_ends)).await?;
         let source_from = one.planned.source_offset.max(ends.start);
+        // What the source has deleted is on the target alone: both begin behind it.
+        let behind = self.map.as_ref().filter(|_| one.planned.source_offset < ends.start);
+        let behind =
+            behind.and_then(|mapped| mapped.map.translate(SourceOffset(ends.start)).offset());
+        let from = behind.map_or(from, |at| from.max(at.0));
         let source = self.source.from(source_from, ends.stable, records).await?;
         // Positions out of the log are the business of `auto.offset.reset`, and read nothing here.
         let inside = (target_ends.start..=target_ends.stable).contains(&from);
@@ -207,7 +212,7 @@ impl Job {
         let rules = Rules {
             source_compacts: self.compacts.0.unwrap_or(true),
             target_compacts: self.compacts.1.unwrap_or(true),
-            source_begins_late: false,
+            source_begins_late: one.planned.source_offset < ends.start,
             target_begins_late: false,
             // Where the target was read to the last record asked for, what follows is not judged.
             copied_to: copied_to.filter(|_| !target_cut),

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use twinlog_embedded::{
     Acl, AuthorizerOptions, GroupKind, Isolation, NewRecord, Operation, Record, Resource,
 };
+use twinlog_engine::Existing;
 use twinlog_types::TopicName;
 use twinlog_verify::compare::Kind;
 use twinlog_verify::{
@@ -360,6 +361,61 @@ async fn without_a_map_contents_alone_decide() {
     });
     let report = world.verify(How::Full).await;
     assert_eq!(wrong(&report), [0, 1, 1, 0, 0], "{report:#?}");
+}
+
+/// Somebody else copied 700 of a thousand records; twinlog was told to match them and copied the rest.
+#[tokio::test(start_paused = true)]
+async fn what_somebody_else_copied_before_a_takeover_is_compared_too() {
+    let world = World::new(21);
+    world.source.create_topic("orders", 1, &[]).expect("made");
+    world.source.begin_at("orders", 0, 13).expect("empty");
+    world.write(1_000);
+    world.target.create_topic(MIRROR, 1, &[]).expect("made");
+    let copy = |record: Record| NewRecord {
+        key: record.key,
+        value: record.value,
+        headers: record.headers,
+        timestamp: Some(record.timestamp),
+    };
+    let all = world.source.records("orders", 0, Isolation::ReadCommitted);
+    let copies: Vec<NewRecord> = all.into_iter().map(copy).take(700).collect();
+    world.target.append(MIRROR, 0, &copies).expect("appended");
+    let engine = world.start_existing(Some(Existing::Match));
+    until("the rest is copied", || (world.copied().len() < 1_000).then(String::new)).await;
+    engine.shutdown().await;
+    for how in [How::Full, How::Sample(5_000)] {
+        let report = world.verify(how).await;
+        assert_eq!((orders(&report).tally.equal, wrong(&report)), (1_000, [0; 5]), "{report:#?}");
+        assert_eq!(report.verdict(), Verdict::Equal);
+    }
+    world.damage(|log| log.insert(300, NewRecord::new("k", "foreign")));
+    let report = world.verify(How::Full).await;
+    assert_eq!((report.verdict(), wrong(&report)), (Verdict::Mismatch, [0, 0, 1, 0, 0]));
+}
+
+/// The source deletes what a group has still to read, and what the target still has.
+#[tokio::test(start_paused = true)]
+async fn a_group_behind_the_sources_retention_stands_right_by_the_map() {
+    let world = World::mirrored(22).await;
+    world.source.delete_records("orders", 0, 813).expect("deleted");
+    let observer = world.observer("");
+    for (stands, result, reread, skipped) in [
+        (587, GroupResult::Equal, 0, 0),
+        (580, GroupResult::TooNear, 7, 0),
+        (590, GroupResult::TooFar, 0, 3),
+    ] {
+        world.target.commit_offset("app", MIRROR, 0, stands).expect("committed");
+        let report = world.verify(How::Full).await;
+        let app = group(&report, "app");
+        assert_eq!((app.result, app.reread, app.skipped), (result, reread, skipped), "{app:#?}");
+        assert!(app.reason.as_deref().is_some_and(|why| why.contains("up to 812")), "{app:#?}");
+        assert_eq!(wrong(&report), [0; 5]);
+    }
+    world.target.commit_offset("app", MIRROR, 0, 587).expect("committed");
+    let plan = rehearse::plan(&observer, &"app".into(), 8).await.expect("planned");
+    let done = rehearse::rehearse(&observer, &plan, 50).await.expect("rehearsed");
+    assert!(done[0].is_equal() && done[0].tally.equal == 50, "{:?}", done[0]);
+    rehearse::remove(&observer, &plan).await.expect("removed");
 }
 
 #[tokio::test(start_paused = true)]
