@@ -15,6 +15,12 @@ const COMMANDS_MAX: usize = 3;
 /// Places that are kept for commands.
 const PLACES_MAX: usize = 100;
 
+/// Starts MM2 with its file. Asked without one (`--source`, `--target`), the doctor does not know that file.
+pub(crate) fn mm2_start(file: &str) -> String {
+    let file = if file.starts_with("--") { "mm2.properties" } else { file };
+    format!("connect-mirror-maker.sh {file}")
+}
+
 /// What a failover now would do, in records (offsets, where records cannot be told from offsets).
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Impact {
@@ -254,7 +260,7 @@ pub(crate) fn fixes(code: Code, scene: &Scene<'_>) -> Vec<Fix> {
     };
     match code {
         Code::MirrorNotRunning if scene.by == Some(MirroredBy::MirrorMaker) => {
-            command(format!("connect-mirror-maker.sh {file}"))
+            command(mm2_start(file))
         }
         Code::MirrorNotRunning => command(format!("twinlog run {file}")),
         Code::GroupLiveOnTarget => command(members(scene)),
@@ -405,6 +411,15 @@ fn quoted(group: &GroupId) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn mm2_is_started_with_a_file_whatever_the_doctor_was_asked_with() {
+        assert_eq!(mm2_start("a/b.properties"), "connect-mirror-maker.sh a/b.properties");
+        assert_eq!(
+            mm2_start("--source a:1 --target b:1"),
+            "connect-mirror-maker.sh mm2.properties"
+        );
+    }
 
     #[test]
     fn an_impact_is_told_in_records() {

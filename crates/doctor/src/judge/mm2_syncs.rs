@@ -7,7 +7,7 @@ use super::walk::{Draft, Finding, Walk, counted, or_none};
 use crate::chain::{Fix, Subject};
 use crate::history::SyncHistory;
 use crate::mm2::{CHECKPOINT_CONNECTOR, Connector, SOURCE_CONNECTOR};
-use crate::remedy::Impact;
+use crate::remedy::{Impact, mm2_start};
 
 /// Where MM2 keeps its offset-syncs unless told otherwise.
 const LOCATION: &str = "offset-syncs.topic.location";
@@ -258,7 +258,7 @@ impl Walk<'_> {
     }
 
     pub(super) fn upgrade(&self) -> Fix {
-        Fix::Command(format!("connect-mirror-maker.sh {}  # of Kafka 3.8 or later", self.file))
+        Fix::Command(format!("{}  # of Kafka 3.8 or later", mm2_start(self.file)))
     }
 
     /// What a group reads again that goes on from where it stands on the target now.
