@@ -4,7 +4,7 @@
 //! is removed, whatever happens.
 //!
 //! Exit code: 3 when something could not be found out or the scratch group may still be there, else
-//! 1 when the group would not read the same records, else 0.
+//! 1 when the group would not go on with the same records, else 0.
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -51,6 +51,8 @@ struct PartitionBody<'a> {
     source_offset: i64,
     target_offset: Option<i64>,
     result: Option<&'static str>,
+    reread: u64,
+    skipped: u64,
     read_source: u64,
     read_target: u64,
     equal: u64,
@@ -234,6 +236,8 @@ fn body<'a>(planned: &'a Planned, rehearsed: Option<&Rehearsed>) -> PartitionBod
         source_offset: planned.source_offset,
         target_offset: planned.target_offset,
         result: rehearsed.map(result),
+        reread: rehearsed.map_or(0, |one| one.reread),
+        skipped: rehearsed.map_or(0, |one| one.skipped),
         read_source: tally.source_records,
         read_target: tally.target_records,
         equal: tally.equal,
@@ -249,10 +253,33 @@ fn body<'a>(planned: &'a Planned, rehearsed: Option<&Rehearsed>) -> PartitionBod
 fn result(one: &Rehearsed) -> &'static str {
     if one.planned.target_offset.is_none() {
         "no-position"
-    } else if one.is_equal() {
-        "equal"
-    } else {
+    } else if !one.tally.is_faithful() {
         "different"
+    } else if one.reread > 0 {
+        "reads-again"
+    } else if one.skipped > 0 {
+        "skips"
+    } else {
+        "equal"
+    }
+}
+
+/// What the group would do, in words.
+fn verdict(rehearsed: &[Rehearsed]) -> String {
+    let faithful = |one: &Rehearsed| one.planned.target_offset.is_some() && one.tally.is_faithful();
+    if !rehearsed.iter().all(faithful) {
+        return "does not read the same records".to_owned();
+    }
+    let (reread, skipped) = rehearsed
+        .iter()
+        .fold((0, 0), |(reread, skipped), one| (reread + one.reread, skipped + one.skipped));
+    match (reread, skipped) {
+        (0, 0) => "reads the same records".to_owned(),
+        (again, 0) => format!("reads {again} records again, then the same ones"),
+        (0, skipped) => format!("skips {skipped} records, then reads the same ones"),
+        (again, skipped) => {
+            format!("reads {again} records again and skips {skipped}, then reads the same ones")
+        }
     }
 }
 
@@ -270,16 +297,16 @@ fn answer(done: &[(&Observer, &Plan, Vec<Rehearsed>)], out: Output) -> Result<()
     }
     let mut text = String::new();
     for (observer, plan, rehearsed) in done {
-        let well = rehearsed.iter().all(Rehearsed::is_equal);
-        let verdict =
-            if well { "reads the same records" } else { "does not read the same records" };
         let (flow, group) = (&observer.config.name, &plan.group);
+        let verdict = verdict(rehearsed);
         let _ = writeln!(text, "{flow}  group {group} {verdict} on {}\n", flow.target);
         let columns = [
             "TOPIC",
             "P",
             "SOURCE",
             "TARGET",
+            "AGAIN",
+            "SKIPPED",
             "READ",
             "EQUAL",
             "MISSING",
@@ -295,6 +322,8 @@ fn answer(done: &[(&Observer, &Plan, Vec<Rehearsed>)], out: Output) -> Result<()
                 one.planned.partition.to_string(),
                 one.planned.source_offset.to_string(),
                 offset(one.planned.target_offset),
+                one.reread.to_string(),
+                one.skipped.to_string(),
                 tally.source_records.to_string(),
                 tally.equal.to_string(),
                 tally.missing.to_string(),

@@ -56,7 +56,12 @@ pub struct Planned {
 pub struct Rehearsed {
     /// The position.
     pub planned: Planned,
-    /// What the records that were read on both sides came to.
+    /// Records that it would read again before it comes to its next one.
+    pub reread: u64,
+    /// Records that it would never read.
+    pub skipped: u64,
+    /// What the records that were read on both sides came to. Where the group stands at another
+    /// place than contents prove, from that place on.
     pub tally: Tally,
     /// The first differences.
     pub findings: Vec<Finding>,
@@ -65,9 +70,21 @@ pub struct Rehearsed {
 }
 
 impl Rehearsed {
+    fn of(planned: &Planned) -> Self {
+        Self {
+            planned: planned.clone(),
+            reread: 0,
+            skipped: 0,
+            tally: Tally::default(),
+            findings: Vec::new(),
+            first: None,
+        }
+    }
+
     /// Whether the group would read the same records.
     pub fn is_equal(&self) -> bool {
-        self.planned.target_offset.is_some() && self.tally.is_faithful()
+        let moved = self.reread + self.skipped > 0;
+        self.planned.target_offset.is_some() && !moved && self.tally.is_faithful()
     }
 }
 
@@ -121,14 +138,9 @@ pub async fn rehearse(
     for planned in &plan.positions {
         let tp = TopicPartition::new(planned.topic.clone(), planned.partition);
         let mirror = TopicPartition::new(planned.target_topic.clone(), planned.partition);
-        let mut one = Rehearsed {
-            planned: planned.clone(),
-            tally: Tally::default(),
-            findings: Vec::new(),
-            first: None,
-        };
+        let mut one = Rehearsed::of(planned);
         if let (Some(job), Some(target)) = (jobs.get(&tp), stands.get(&mirror)) {
-            let read = job.read_on(&mut one, *target, records).await;
+            let read = job.rehearse(&mut one, &plan.group, (*target, records)).await;
             read.map_err(|error| format!("{tp}: {error}"))?;
         }
         rehearsed.push(one);
@@ -184,6 +196,31 @@ pub async fn remove(observer: &Observer, plan: &Plan) -> Result<(), String> {
 }
 
 impl Job {
+    /// Finds out how far the position is from where the group belongs, and reads on from there.
+    async fn rehearse(
+        &self,
+        one: &mut Rehearsed,
+        group: &GroupId,
+        (committed, records): (i64, usize),
+    ) -> Result<(), ClientError> {
+        let position = Position {
+            group: group.clone(),
+            tp: self.source.tp.clone(),
+            source: one.planned.source_offset,
+            target: Some(committed),
+            live: false,
+        };
+        let judged = self.positions(std::slice::from_ref(&position)).await.pop();
+        let judged = judged.filter(|judged| judged.reread + judged.skipped > 0);
+        let mut from = committed;
+        if let Some(judged) = judged
+            && let Some(proven) = judged.proven.or(judged.translated)
+        {
+            (one.reread, one.skipped, from) = (judged.reread, judged.skipped, proven);
+        }
+        self.read_on(one, from, records).await
+    }
+
     /// Reads on from both positions, and compares.
     async fn read_on(
         &self,
