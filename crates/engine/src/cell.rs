@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64};
+use std::time::Duration;
 
 use crate::blocks::Places;
 use crate::late::Late;
@@ -60,6 +61,8 @@ pub(crate) struct Cell {
     pub(crate) late: Mutex<Late>,
     /// It has stopped, and is tried again once something is known.
     pub(crate) retrying: AtomicBool,
+    /// How often in a row it was asked who owns the flow, and how much was copied then.
+    asked: Mutex<(u32, u64)>,
     /// When it stopped, for trying again; 0 while it goes on.
     pub(crate) stopped_ms: AtomicI64,
     /// Positions that somebody asked for and that are not known exactly: copied by somebody else.
@@ -102,6 +105,7 @@ impl Cell {
             restored,
             late: Mutex::default(),
             retrying: AtomicBool::new(false),
+            asked: Mutex::new((0, 0)),
             stopped_ms: AtomicI64::new(0),
             wanted: Mutex::default(),
             said_foreign: AtomicBool::new(false),
@@ -129,6 +133,20 @@ impl Cell {
         }
     }
 
+    /// After how long it is asked who owns the flow, where another producer is met: at once, and each
+    /// time later as long as that brings no record further. `None`: no answer would help.
+    pub(crate) fn asks_after(&self) -> Option<Duration> {
+        let acknowledged = self.copier.lock().map().acknowledged();
+        let mut asked = self.asked.lock();
+        let before = if asked.1 == acknowledged { asked.0 } else { 0 };
+        *asked = (before.saturating_add(1).min(ASKED_MAX), acknowledged);
+        match before {
+            0 => Some(Duration::ZERO),
+            ASKED_MAX => None,
+            before => Some(ASKED_REST * (1 << before)),
+        }
+    }
+
     /// How many offsets from `position` on are lost; those before which the copy still stands do
     /// not count.
     pub(crate) fn lost_from(&self, position: SourceOffset, copied_to: SourceOffset) -> u64 {
@@ -140,6 +158,10 @@ impl Cell {
 
 /// So many positions are remembered as asked for.
 const WANTED_MAX: usize = 1_024;
+
+/// So often in a row it is asked who owns the flow, six seconds in all, before the partition stops.
+const ASKED_MAX: u32 = 6;
+const ASKED_REST: Duration = Duration::from_millis(100);
 
 impl Cell {
     /// Somebody asked for a position. Where it is on records that somebody else copied, their

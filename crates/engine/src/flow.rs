@@ -369,14 +369,18 @@ impl Flow {
 
     /// A partition has stopped: says so once, and keeps in the ledger what cannot be copied.
     pub(crate) fn stopped(self: &Arc<Self>, cell: &Arc<Cell>) {
-        let (stop, copied_to) = {
+        let (mut stop, copied_to) = {
             let copier = cell.copier.lock();
             let Some(stop) = copier.stopped().cloned() else { return };
             (stop, copier.map().copied_to())
         };
         if stop.code == Code::OwnedElsewhere {
-            self.ask_who_owns(cell, &stop.reason);
-            return;
+            if let Some(rest) = cell.asks_after() {
+                self.ask_who_owns(cell, &stop.reason, rest);
+                return;
+            }
+            stop = refused_for_good(cell, stop);
+            cell.copier.lock().stop(stop.clone());
         }
         if stop.code == Code::SourceGap
             && let Some(due) = late::former_due(self, cell)
@@ -400,13 +404,16 @@ impl Flow {
         losses::by_policy(self, cell);
     }
 
-    /// Somebody else writes into a mirror of ours. It may be the new owner, or the one before, which
-    /// went on for a moment after it was stopped or cut off: the state tells. A write that is refused
-    /// ends the flow; after one that is not, the partition recovers what the other one has copied, as
-    /// after a takeover.
-    fn ask_who_owns(self: &Arc<Self>, cell: &Arc<Cell>, reason: &str) {
+    /// Somebody else writes into a mirror of ours, or its leader refuses our producer. It may be the
+    /// new owner, or the one before, which went on for a moment after it was stopped or cut off: the
+    /// state tells. A write that is refused ends the flow; after one that is not, the partition
+    /// recovers what the other one has copied, as after a takeover.
+    fn ask_who_owns(self: &Arc<Self>, cell: &Arc<Cell>, reason: &str, rest: Duration) {
         let flow = self.clone();
-        let asked = async move { state::prove(&flow, &flow.ending()).await.is_some() };
+        let asked = async move {
+            tokio::time::sleep(rest).await;
+            state::prove(&flow, &flow.ending()).await.is_some()
+        };
         if self.retry_after(cell, reason.to_owned(), asked) {
             info!(flow = %self.name, partition = %cell.target, reason, "asking the first shard who owns the flow");
         }
@@ -503,6 +510,19 @@ impl Flow {
     pub(crate) fn target_throttled(&self, throttle: Duration) {
         self.board.throttled(&self.name, false, throttle);
     }
+}
+
+/// The state says again and again that this process owns the flow, and nothing gets into the mirror:
+/// no owner's doing. It is tried again like other stops that may pass.
+fn refused_for_good(cell: &Cell, stop: Stop) -> Stop {
+    let reason = format!(
+        "{}; this process owns the flow, and was told the same again and again without a record \
+         copied: something else writes to {} with the producer id of twinlog, or the partition's \
+         leader remembers another epoch of it. It is tried again by itself; a restart of twinlog \
+         changes nothing",
+        stop.reason, cell.target
+    );
+    Stop { code: Code::Stalled, reason, range: None, passing: true }
 }
 
 /// What a stop leaves in the ledger for those who look from outside: what is lost on the source, or

@@ -302,3 +302,40 @@ async fn a_coordinator_that_is_away_is_no_silence_of_the_owner() {
     owner.shutdown().await;
     standing_by.shutdown().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_whose_producer_a_leader_refuses_stops_that_partition_and_says_so() {
+    let world = World::new(40, 1);
+    world.source.create_topic("orders", 2, &[]).unwrap();
+    let engine = world.start();
+    let topics = BTreeMap::from([("orders".to_owned(), 2)]);
+    world.source.append("orders", 0, &numbered(0, 10)).unwrap();
+    world.until_equal(&topics).await;
+    // As where a marker of somebody raised the epoch.
+    let refused = Fault::new(Action::Answer(ErrorCode::INVALID_PRODUCER_EPOCH.0))
+        .api(ApiKey::Produce)
+        .partition("hello.orders", 0)
+        .always();
+    world.target.fault(refused);
+    world.source.append("orders", 0, &numbered(10, 20)).unwrap();
+    let stopped = || {
+        let flow = engine.report().flows.into_values().next()?;
+        flow.stopped.into_values().next()
+    };
+    until("it stops", || stopped().is_none().then(String::new)).await;
+    let stop = stopped().unwrap();
+    assert_eq!((stop.code, stop.passing), (Code::Stalled, true));
+    assert!(stop.reason.contains("INVALID_PRODUCER_EPOCH"), "{}", stop.reason);
+    assert!(stop.reason.contains("this process owns the flow"), "{}", stop.reason);
+    world.target.clear_requests();
+    world.source.append("orders", 1, &numbered(0, 10)).unwrap();
+    until("the other goes on", || world.difference("orders", 1)).await;
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    let named = world.target.requests();
+    let sent = named.iter().filter(|one| one.api == ApiKey::OffsetForLeaderEpoch).count();
+    assert!(sent < 10, "looked at {sent} times in 20 s");
+    assert!(!stands_by(&engine));
+    world.target.clear_faults();
+    world.until_equal(&topics).await;
+    engine.shutdown().await;
+}
