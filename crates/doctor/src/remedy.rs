@@ -297,7 +297,8 @@ pub(crate) fn fixes(code: Code, scene: &Scene<'_>) -> Vec<Fix> {
         }
         // The place is known: nothing was ever copied.
         Code::NothingCopied if !scene.impact.places.is_empty() => resets(scene),
-        Code::TopicRecreated | Code::NothingCopied => {
+        // What is lost, or began where, is in the ledger.
+        Code::TopicRecreated | Code::NothingCopied | Code::BacklogNotOnTarget => {
             command(status(&format!("--topic {}", source_topic())))
         }
         Code::RecordTooLarge => command(format!(

@@ -38,6 +38,8 @@ pub(super) struct Facts<'a> {
     pub(super) gaps: &'a [Gap],
     /// The timestamp of the first record that waits.
     pub(super) waits_since_ms: Option<i64>,
+    /// Why the first of what waits cannot be read.
+    pub(super) unreadable: Option<String>,
     pub(super) open_transaction: Option<OpenTransaction>,
     /// The source lets nobody with these rights read what waits.
     pub(super) denied: bool,
@@ -160,11 +162,19 @@ impl Facts<'_> {
         }
         let patience = Patience::default().stalled_after_ms.unsigned_abs();
         let rest = age(position.written_ms, self.now_ms);
-        let waits = self.waits_since_ms.map_or(0, |since| age(since, self.now_ms));
+        let waits = match (self.waits_since_ms, &self.unreadable) {
+            (Some(since), _) => age(since, self.now_ms),
+            (None, Some(_)) => rest,
+            (None, None) => 0,
+        };
         if rest.min(waits) >= patience {
+            let why = match &self.unreadable {
+                Some(why) => format!("the first of them cannot be read on the source: {why}"),
+                None => "the log of `twinlog run` says why".to_owned(),
+            };
             let reason = format!(
                 "nothing was copied for {} s although {lag} offsets of the source wait from \
-                 {copied_to} on; the log of `twinlog run` says why",
+                 {copied_to} on; {why}",
                 rest / 1000
             );
             return Standing::found(State::CatchingUp, Code::Stalled, reason);
@@ -296,6 +306,7 @@ mod tests {
             target: Ok((0, position.map_or(0, |position| position.target_end.0))),
             gaps: &[],
             waits_since_ms: None,
+            unreadable: None,
             open_transaction: None,
             denied: false,
         }
@@ -333,11 +344,19 @@ mod tests {
     }
 
     #[test]
-    fn stalled_is_said_only_when_both_the_copy_and_the_record_are_old() {
+    fn stalled_is_said_only_when_both_the_copy_and_the_record_are_old_or_it_cannot_be_read() {
         let position = position(10, 0, 10);
         let mut behind = facts(Some(&position), 10, 25);
         behind.now_ms = 1_060_000;
         assert_eq!(kind(&behind), (State::CatchingUp, None));
+        behind.unreadable = Some("NOT_LEADER_OR_FOLLOWER".into());
+        assert_eq!(kind(&behind), (State::CatchingUp, Some(Code::Stalled)));
+        let reason = behind.standing().reason.unwrap_or_default();
+        assert!(
+            reason.ends_with("cannot be read on the source: NOT_LEADER_OR_FOLLOWER"),
+            "{reason}"
+        );
+        behind.unreadable = None;
         behind.waits_since_ms = Some(1_059_000);
         assert_eq!(kind(&behind), (State::CatchingUp, None));
         behind.waits_since_ms = Some(1_000_000);

@@ -37,6 +37,7 @@ struct Close {
     open_transactions: BTreeMap<TopicPartition, OpenTransaction>,
     /// What waits there may not be read.
     denied: BTreeSet<TopicPartition>,
+    unreadable: BTreeMap<TopicPartition, String>,
 }
 
 impl Observer {
@@ -289,18 +290,21 @@ impl Observer {
         }
         ages.truncate(AGES_MAX);
         let (mut waits_since_ms, mut denied) = (BTreeMap::new(), BTreeSet::new());
+        let mut unreadable = BTreeMap::new();
         for (tp, since) in in_parallel(LOOKS_AT_ONCE, ages).await {
             match since {
                 Ok(Some(since)) => drop(waits_since_ms.insert(tp, since)),
                 Err(error) if code_of(&error) == Some(Code::MissingPermission) => {
                     denied.insert(tp);
                 }
-                Ok(None) | Err(_) => {}
+                Err(error) => drop(unreadable.insert(tp, error.to_string())),
+                Ok(None) => {}
             }
         }
         Close {
             waits_since_ms,
             denied,
+            unreadable,
             open_transactions: in_parallel(LOOKS_AT_ONCE, transactions)
                 .await
                 .into_iter()
@@ -492,6 +496,7 @@ impl Sight {
             waits_since_ms: self.close.waits_since_ms.get(&tp).copied(),
             open_transaction: self.close.open_transactions.get(&tp).copied(),
             denied: self.close.denied.contains(&tp),
+            unreadable: self.close.unreadable.get(&tp).cloned(),
         };
         let whole = self.topic(topic).filter(|standing| standing.state != State::InSync);
         let standing =

@@ -393,8 +393,13 @@ fn what_is_committed_on_the_target_is_compared_with_the_translation() {
     position(&mut backlog).standing =
         Standing::found(State::InSync, Code::BacklogNotOnTarget, "60 records are missing");
     assert_eq!(verdict(&backlog), Some(error(LinkName::Translation, Code::BacklogNotOnTarget)));
-    let last = judged(&backlog).links.last().map(|link| link.state);
+    let chain = judged(&backlog);
+    let last = chain.links.last().map(|link| link.state);
     assert_eq!(last, Some(LinkState::Ok), "it stands at the first record there");
+    let fix = chain.first_broken().and_then(|link| link.fix.first());
+    let ledger =
+        Fix::Command("twinlog status mm2.properties --flow 'hello->world' --topic orders".into());
+    assert_eq!(fix, Some(&ledger), "it lists the ranges that are lost");
 
     let mut beyond = by_twinlog("", group_subject());
     beyond.bounds.insert(mirror(), (0, 990));
