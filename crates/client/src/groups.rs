@@ -11,11 +11,13 @@
 //! References: KIP-699 (many coordinators at once), KIP-518 and KIP-848 (states and types).
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use bytes::Bytes;
 use twinlog_protocol::messages::{
     ConsumerGroupDescribeRequest, DeleteGroupsRequest, DescribeGroupsRequest,
-    FindCoordinatorRequest, ListGroupsRequest, ShareGroupDescribeRequest, string,
+    FindCoordinatorRequest, ListGroupsRequest, ShareGroupDescribeRequest, list_groups_response,
+    string,
 };
 use twinlog_protocol::{ErrorCode, Remedy};
 use twinlog_types::{BrokerId, GroupId, LeaderEpoch, TopicPartition};
@@ -23,6 +25,7 @@ use twinlog_types::{BrokerId, GroupId, LeaderEpoch, TopicPartition};
 use crate::cluster::Cluster;
 use crate::error::ClientError;
 use crate::join::join_all;
+use crate::metadata::BrokerInfo;
 
 /// What kind of group it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -126,33 +129,52 @@ impl Cluster {
     /// not answer: a part would look like the whole.
     pub async fn list_groups(&self) -> Result<Vec<GroupListing>, ClientError> {
         let brokers = self.brokers().await?;
-        let asked = brokers.iter().map(|broker| {
-            self.retrying(move || async move {
-                let response = self.ask_broker(broker.id, |_| ListGroupsRequest::default()).await?;
-                ErrorCode(response.error_code).ok().map_err(|code| ClientError::Code {
-                    api: "ListGroups",
-                    code,
-                    message: None,
-                    about: format!("broker {} ({}:{})", broker.id, broker.host, broker.port),
-                })?;
-                Ok(response.groups)
-            })
-        });
+        let listed = join_all(brokers.iter().map(|broker| self.listed_by(broker))).await;
         let mut groups = BTreeMap::new();
-        for listed in join_all(asked).await {
-            for group in listed? {
-                let id = GroupId::from(group.group_id.as_str());
-                let listing = GroupListing {
-                    group: id.clone(),
-                    kind: GroupKind::from_word(&group.group_type),
-                    state: group.group_state.to_string(),
-                    protocol_type: group.protocol_type.to_string(),
-                };
-                // During a coordinator move two brokers may list one group; either will do.
-                groups.insert(id, listing);
-            }
+        for listed in listed {
+            note_listed(listed?, &mut groups);
         }
         Ok(groups.into_values().collect())
+    }
+
+    /// As [`list_groups`](Self::list_groups), of the brokers that answer within `patience`; and whether
+    /// these are all. Where they are not, a group that is not listed may be there.
+    pub async fn list_groups_within(
+        &self,
+        patience: Duration,
+    ) -> Result<(Vec<GroupListing>, bool), ClientError> {
+        let brokers = self.brokers().await?;
+        let asked =
+            brokers.iter().map(|broker| tokio::time::timeout(patience, self.listed_by(broker)));
+        let (mut groups, mut whole) = (BTreeMap::new(), true);
+        for (listed, broker) in join_all(asked).await.into_iter().zip(&brokers) {
+            match listed {
+                Ok(Ok(listed)) => note_listed(listed, &mut groups),
+                Ok(Err(error)) if !error.is_retriable() => return Err(error),
+                Ok(Err(_)) | Err(_) => {
+                    tracing::debug!(broker = broker.id, "its groups are not listed in time");
+                    whole = false;
+                }
+            }
+        }
+        Ok((groups.into_values().collect(), whole))
+    }
+
+    async fn listed_by(
+        &self,
+        broker: &BrokerInfo,
+    ) -> Result<Vec<list_groups_response::ListedGroup>, ClientError> {
+        self.retrying(move || async move {
+            let response = self.ask_broker(broker.id, |_| ListGroupsRequest::default()).await?;
+            ErrorCode(response.error_code).ok().map_err(|code| ClientError::Code {
+                api: "ListGroups",
+                code,
+                message: None,
+                about: format!("broker {} ({}:{})", broker.id, broker.host, broker.port),
+            })?;
+            Ok(response.groups)
+        })
+        .await
     }
 
     /// Deletes a group without members, and with it all its commits. Answers the coordinator's code:
@@ -355,6 +377,23 @@ impl Cluster {
         for key in keys {
             known.remove(&(kind, key.to_owned()));
         }
+    }
+}
+
+fn note_listed(
+    listed: Vec<list_groups_response::ListedGroup>,
+    groups: &mut BTreeMap<GroupId, GroupListing>,
+) {
+    for group in listed {
+        let id = GroupId::from(group.group_id.as_str());
+        let listing = GroupListing {
+            group: id.clone(),
+            kind: GroupKind::from_word(&group.group_type),
+            state: group.group_state.to_string(),
+            protocol_type: group.protocol_type.to_string(),
+        };
+        // During a coordinator move two brokers may list one group; either will do.
+        groups.insert(id, listing);
     }
 }
 

@@ -17,7 +17,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
+use tokio::time::Instant;
 use twinlog_protocol::ErrorCode;
 use twinlog_protocol::messages::{
     OffsetCommitRequest, OffsetFetchRequest, offset_commit_request, offset_fetch_request,
@@ -66,15 +68,36 @@ impl Cluster {
         groups: &[GroupId],
         share: &BTreeSet<GroupId>,
     ) -> Result<Positions, ClientError> {
+        self.positions(groups, share, None).await
+    }
+
+    /// As [`fetch_positions`](Self::fetch_positions), for callers that would rather know nothing of some
+    /// groups than wait for them: those whose coordinator takes longer than `patience` have code 7.
+    pub async fn fetch_positions_within(
+        &self,
+        groups: &[GroupId],
+        share: &BTreeSet<GroupId>,
+        patience: Duration,
+    ) -> Result<Positions, ClientError> {
+        self.positions(groups, share, Some(Instant::now() + patience)).await
+    }
+
+    async fn positions(
+        &self,
+        groups: &[GroupId],
+        share: &BTreeSet<GroupId>,
+        until: Option<Instant>,
+    ) -> Result<Positions, ClientError> {
         let mut answers = BTreeMap::new();
         let mut open: Vec<GroupId> = groups.to_vec();
         open.sort_unstable();
         open.dedup();
         let mut retry = self.retry();
         for attempt in 1..=ATTEMPTS {
-            self.fetch_once(&open, share, &mut answers).await?;
+            self.fetch_once(&open, share, &mut answers, until).await?;
             open.retain(|group| matches!(answers.get(group), Some(Err(code)) if may_pass(*code)));
-            if open.is_empty() || attempt == ATTEMPTS || !retry.pause().await {
+            let over = attempt == ATTEMPTS || until.is_some_and(|until| until <= Instant::now());
+            if open.is_empty() || over || !retry.pause().await {
                 break;
             }
             self.forget_coordinators(CoordinatorKind::Group, open.iter().map(GroupId::as_str));
@@ -87,6 +110,7 @@ impl Cluster {
         groups: &[GroupId],
         share: &BTreeSet<GroupId>,
         answers: &mut Positions,
+        until: Option<Instant>,
     ) -> Result<(), ClientError> {
         let keys: Vec<&str> = groups.iter().map(GroupId::as_str).collect();
         let found = self.coordinators(CoordinatorKind::Group, &keys).await?;
@@ -108,22 +132,25 @@ impl Cluster {
             .iter()
             .flat_map(|(to, groups)| groups.chunks(per_request).map(move |chunk| (*to, chunk)))
             .collect();
-        let asked = chunks.iter().map(|((broker, share), groups)| async move {
-            if *share {
-                self.fetch_share_offsets(*broker, groups).await
-            } else {
-                self.fetch_committed(*broker, groups).await
-            }
+        let asked = chunks.iter().map(|((broker, share), groups)| {
+            within(until, async move {
+                if *share {
+                    self.fetch_share_offsets(*broker, groups).await
+                } else {
+                    self.fetch_committed(*broker, groups).await
+                }
+            })
         });
         for (answer, (_, groups)) in join_all(asked).await.into_iter().zip(&chunks) {
             let all = |code| groups.iter().map(|group| ((*group).clone(), Err(code))).collect();
             let mut told = match answer {
-                Ok(told) => told,
-                Err(error) if error.is_retriable() => {
+                None => all(ErrorCode::REQUEST_TIMED_OUT),
+                Some(Ok(told)) => told,
+                Some(Err(error)) if error.is_retriable() => {
                     tracing::debug!(%error, "fetching positions of groups failed");
                     all(ErrorCode::NETWORK_EXCEPTION)
                 }
-                Err(error) => return Err(error),
+                Some(Err(error)) => return Err(error),
             };
             for group in *groups {
                 let missing = Err(ErrorCode::UNKNOWN_SERVER_ERROR);
@@ -240,6 +267,14 @@ impl Cluster {
             })
         });
         in_order(group, offsets, &told.collect(), connection.peer(), "OffsetCommit")
+    }
+}
+
+/// What comes in time.
+async fn within<T>(until: Option<Instant>, work: impl Future<Output = T>) -> Option<T> {
+    match until {
+        None => Some(work.await),
+        Some(until) => tokio::time::timeout_at(until, work).await.ok(),
     }
 }
 

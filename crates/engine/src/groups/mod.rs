@@ -160,6 +160,10 @@ impl Rounds {
         self.lend(flow, turns).await;
         let mut sources = ReadCommits::new();
         for group in turns {
+            if let Some(rest) = self.targets.is_away(group) {
+                self.pace.again(group, now_ms + millis(rest));
+                continue;
+            }
             let Some(commits) = self.commits.of(flow, group) else { continue };
             if self.is_worth_a_look(flow, group, commits.as_deref(), now_ms) {
                 sources.insert(group.clone(), commits);
@@ -247,6 +251,7 @@ impl Rounds {
         self.writer.retain(&present);
         self.pace.retain(|group| present.contains(group));
         self.checkpoints.retain(&present);
+        self.targets.retain(&present);
         present
     }
 
@@ -268,6 +273,13 @@ fn millis(duration: Duration) -> i64 {
 
 /// How a group stands whose offsets cannot be read on one side.
 fn unreadable(code: ErrorCode, group: &GroupId, side: &str) -> Standing {
+    if code == ErrorCode::REQUEST_TIMED_OUT {
+        let reason = format!(
+            "the coordinator of {group} on {side} does not answer; it is asked again every ten \
+             seconds, and other groups do not wait for it"
+        );
+        return Standing::found(State::Unknown, Code::Unreachable, reason);
+    }
     let reason = format!("the offsets of {group} cannot be read on {side}: {code}");
     if code == ErrorCode::GROUP_AUTHORIZATION_FAILED {
         Standing::found(State::Unknown, Code::MissingPermission, reason)

@@ -1,6 +1,6 @@
 //! How groups stand on the target: what they have committed there, and whether they have members.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,11 +16,21 @@ use crate::flow::Flow;
 /// refused by its coordinator.
 const LISTED_FOR: Duration = Duration::from_secs(1);
 
+/// The other groups of a round wait no longer for a broker that does not answer. Shorter than what is
+/// read is believed: else nothing would be committed while one is away.
+pub(super) const PATIENCE: Duration = Duration::from_secs(2);
+/// A broker that did not answer is not asked for its groups again before this.
+const AWAY_FOR: Duration = Duration::from_secs(10);
+
 /// The groups of the target as last listed.
 #[derive(Default)]
 pub(super) struct TargetGroups {
     listed: Arc<BTreeMap<GroupId, GroupListing>>,
+    /// Every broker has told its groups.
+    whole: bool,
     at: Option<Instant>,
+    /// Groups whose coordinator did not answer, and when it is asked again.
+    away: BTreeMap<GroupId, Instant>,
 }
 
 /// What was read of groups on the target.
@@ -28,6 +38,7 @@ pub(super) struct TargetGroups {
 pub(super) struct Targets {
     commits: ReadCommits,
     listed: Arc<BTreeMap<GroupId, GroupListing>>,
+    whole: bool,
     /// When they were asked for.
     asked_ms: i64,
 }
@@ -40,21 +51,46 @@ impl TargetGroups {
         groups: &[GroupId],
     ) -> Result<Targets, ClientError> {
         if !flow.config.sync_group_offsets_enabled {
-            return Ok(Targets::default());
+            return Ok(Targets { whole: true, ..Targets::default() });
         }
         let asked_ms = flow.now_ms();
         let share = flow.share_groups();
-        let fresh = self.at.is_some_and(|at| at.elapsed() < LISTED_FOR);
-        let listing =
-            async { if fresh { Ok(None) } else { flow.target.list_groups().await.map(Some) } };
-        let (commits, listed) = tokio::join!(flow.target.fetch_positions(groups, &share), listing);
-        if let Some(listed) = listed? {
+        // With each listing all would wait for a broker that does not answer.
+        let believed = if self.whole { LISTED_FOR } else { AWAY_FOR };
+        let fresh = self.at.is_some_and(|at| at.elapsed() < believed);
+        let listing = async {
+            if fresh { Ok(None) } else { flow.target.list_groups_within(PATIENCE).await.map(Some) }
+        };
+        let commits = flow.target.fetch_positions_within(groups, &share, PATIENCE);
+        let (commits, listed) = tokio::join!(commits, listing);
+        if let Some((listed, whole)) = listed? {
             let by_name = listed.into_iter().map(|listing| (listing.group.clone(), listing));
-            self.listed = Arc::new(by_name.collect());
+            (self.listed, self.whole) = (Arc::new(by_name.collect()), whole);
             self.at = Some(Instant::now());
         }
         flow.target_reached();
-        Ok(Targets { commits: commits?, listed: self.listed.clone(), asked_ms })
+        let commits = commits?;
+        let late = Err(ErrorCode::REQUEST_TIMED_OUT);
+        for group in commits.iter().filter(|(_, one)| **one == late).map(|(group, _)| group) {
+            self.away.insert(group.clone(), Instant::now() + AWAY_FOR);
+        }
+        Ok(Targets { commits, listed: self.listed.clone(), whole: self.whole, asked_ms })
+    }
+
+    /// Forgets groups that are not followed any more.
+    pub(super) fn retain(&mut self, present: &BTreeSet<GroupId>) {
+        self.away.retain(|group, _| present.contains(group));
+    }
+
+    /// How long a group is left alone, because its coordinator did not answer a moment ago: with each
+    /// question all others would wait for it.
+    pub(super) fn is_away(&mut self, group: &GroupId) -> Option<Duration> {
+        let rest = self.away.get(group)?.saturating_duration_since(Instant::now());
+        if rest.is_zero() {
+            self.away.remove(group);
+            return None;
+        }
+        Some(rest)
     }
 }
 
@@ -76,9 +112,10 @@ impl Targets {
     /// Whether a group has members.
     pub(super) fn state(&self, group: &GroupId) -> TargetGroup {
         match self.listed.get(group).map(|listing| listing.state.as_str()) {
+            None if !self.whole => TargetGroup::Unknown,
             None | Some("Dead") => TargetGroup::Absent,
             Some("Empty") => TargetGroup::Empty,
-            // A broker too old to tell: the commit's answer does.
+            // A broker too old to tell: the commit's answer does, as where one is away.
             Some("" | "Unknown") => TargetGroup::Unknown,
             Some(_) => TargetGroup::Live { members: 0 },
         }

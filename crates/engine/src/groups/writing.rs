@@ -22,7 +22,7 @@ use twinlog_types::{
 };
 
 use super::journal::{self, Journals};
-use super::targets::Targets;
+use super::targets::{PATIENCE, Targets};
 use super::wishes::Wished;
 use super::{Placed, ReadCommits, translate, unreadable};
 use crate::cell::Cell;
@@ -329,7 +329,8 @@ async fn unmoved(flow: &Flow, writer: &mut Writer, due: AllDue) -> (AllDue, Inst
     let alive = same_topics(flow, &due).await;
     let read_at = Instant::now();
     let share = flow.share_groups();
-    let again = flow.target.fetch_positions(&moving, &share).await.unwrap_or_default();
+    let again = flow.target.fetch_positions_within(&moving, &share, PATIENCE);
+    let again = again.await.unwrap_or_default();
     let mut left = Vec::new();
     for (group, positions) in due {
         if !moving.contains(&group) {

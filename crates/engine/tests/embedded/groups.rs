@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use twinlog_embedded::{EmbeddedCluster, GroupKind, Isolation};
+use twinlog_embedded::{Action, EmbeddedCluster, Fault, GroupKind, Isolation};
+use twinlog_protocol::ApiKey;
 
 use crate::support::{World, numbered, until};
 
@@ -282,5 +283,44 @@ async fn what_is_known_of_a_group_leaves_the_state_once_it_is_gone_on_both_sides
         (left != [false]).then(|| format!("{left:?}"))
     })
     .await;
+    engine.shutdown().await;
+}
+
+/// A broker that is frozen answers nothing, and its connections stay open.
+#[tokio::test(start_paused = true)]
+async fn groups_do_not_wait_for_the_coordinator_of_others() {
+    let world = World::new(41, 3);
+    holey(&world);
+    let engine = world.start();
+    world.until_equal(&BTreeMap::from([("tx".to_owned(), 1)])).await;
+    let names: Vec<String> = (0..40).map(|n| format!("g-{n}")).collect();
+    let frozen = world.target.group_coordinator(&names[0]);
+    let commit = |position: i64| {
+        for name in &names {
+            world.source.commit_offset(name, "tx", 0, position).unwrap();
+        }
+    };
+    let stand = |position: i64, with_frozen: bool| {
+        let expected = world.expected("tx", 0, position);
+        let asked = names
+            .iter()
+            .filter(|name| with_frozen || world.target.group_coordinator(name) != frozen);
+        asked.filter(|name| world.committed_on_target(name, "tx", 0) != Some(expected)).count()
+    };
+    let all = |left: usize| (left > 0).then(|| format!("{left} do not stand there"));
+    commit(20);
+    until("all groups stand exactly", || all(stand(20, true))).await;
+    for api in [ApiKey::OffsetFetch, ApiKey::ListGroups, ApiKey::OffsetCommit] {
+        world.target.fault(Fault::new(Action::Ignore).api(api).broker(frozen).always());
+    }
+    for position in [60, 100, 140] {
+        let began = Instant::now();
+        commit(position);
+        until("those of the other coordinators", || all(stand(position, false))).await;
+        assert!(began.elapsed() < Duration::from_secs(4), "{position}: {:?}", began.elapsed());
+    }
+    assert!(stand(140, true) > 0, "no group has the frozen coordinator");
+    world.target.clear_faults();
+    until("all groups stand exactly again", || all(stand(140, true))).await;
     engine.shutdown().await;
 }
