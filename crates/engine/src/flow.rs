@@ -379,7 +379,7 @@ impl Flow {
                 self.ask_who_owns(cell, &stop.reason, rest);
                 return;
             }
-            stop = refused_for_good(cell, stop);
+            stop = refused_for_good(cell, &stop);
             cell.copier.lock().stop(stop.clone());
         }
         if stop.code == Code::SourceGap
@@ -514,7 +514,7 @@ impl Flow {
 
 /// The state says again and again that this process owns the flow, and nothing gets into the mirror:
 /// no owner's doing. It is tried again like other stops that may pass.
-fn refused_for_good(cell: &Cell, stop: Stop) -> Stop {
+fn refused_for_good(cell: &Cell, stop: &Stop) -> Stop {
     let reason = format!(
         "{}; this process owns the flow, and was told the same again and again without a record \
          copied: something else writes to {} with the producer id of twinlog, or the partition's \
