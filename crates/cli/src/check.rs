@@ -12,8 +12,9 @@ mod versions;
 
 use std::process::ExitCode;
 
-use twinlog_engine::observe::{FlowPlan, PlannedStart};
-use twinlog_mirror::{Configuration, Problem};
+use twinlog_engine::observe::{FlowPlan, Hindrance, PlannedStart};
+use twinlog_mirror::{Configuration, Origin, Problem};
+use twinlog_types::Code;
 
 use crate::args::Check;
 use crate::config;
@@ -39,24 +40,77 @@ impl Severity {
     }
 }
 
+/// Something that is wrong, with the file or with what the clusters make of it.
+struct Said {
+    severity: Severity,
+    /// The finding, where it was found on the clusters.
+    code: Option<Code>,
+    problem: Problem,
+}
+
+impl Said {
+    fn of_file(severity: Severity, problem: Problem) -> Self {
+        Self { severity, code: None, problem }
+    }
+
+    /// What keeps `run` from doing its work on these clusters.
+    fn online(hindrance: &Hindrance, file: &str) -> Self {
+        let origin = hindrance.origin.as_ref();
+        let problem = Problem {
+            file: origin.map_or(file, |origin| &origin.file).to_owned(),
+            line: origin.and_then(|origin| origin.line),
+            key: Some(hindrance.key.clone()),
+            message: hindrance.message.clone(),
+            suggestion: Some(hindrance.suggestion.clone()),
+        };
+        Self { severity: Severity::Error, code: Some(hindrance.code), problem }
+    }
+
+    /// Whether it is that the value at this place is refused, so that the default holds.
+    fn refuses(&self, origin: &Origin) -> bool {
+        let Problem { file, line, key, .. } = &self.problem;
+        self.code.is_none()
+            && self.severity == Severity::Error
+            && (file, *line) == (&origin.file, origin.line)
+            && key.as_ref() == Some(&origin.key)
+    }
+}
+
 /// Everything that was found out.
 struct Checked {
     configuration: Configuration,
-    problems: Vec<(Severity, Problem)>,
+    problems: Vec<Said>,
     /// Of each flow that was looked at, or why it could not be.
     plans: Vec<Result<FlowPlan, Failure>>,
 }
 
+impl Checked {
+    /// Where the value that counts stands: nowhere, if what stands there is refused.
+    fn holding<'a>(&self, origin: Option<&'a Origin>) -> Option<&'a Origin> {
+        origin.filter(|origin| !self.problems.iter().any(|said| said.refuses(origin)))
+    }
+}
+
 pub(crate) fn check(args: &Check, out: Output) -> Result<ExitCode, Failure> {
     let read = config::read_whole(&args.common)?;
-    let mut problems: Vec<(Severity, Problem)> =
-        read.problems.into_iter().map(|problem| (Severity::Error, problem)).collect();
+    let mut problems: Vec<Said> =
+        read.problems.into_iter().map(|one| Said::of_file(Severity::Error, one)).collect();
     let warnings = read.notes.into_iter().chain(read.contradictions);
-    problems.extend(warnings.map(|warning| (Severity::Warning, warning)));
+    problems.extend(warnings.map(|warning| Said::of_file(Severity::Warning, warning)));
     let mut checked = Checked { configuration: read.configuration, problems, plans: Vec::new() };
-    let errors = checked.problems.iter().any(|(severity, _)| *severity == Severity::Error);
+    let errors = checked.problems.iter().any(|said| said.severity == Severity::Error);
     if args.online && !errors {
         checked.plans = online(args, &checked.configuration)?;
+        let file = looking::file(&args.common);
+        let hindrances = checked.plans.iter().flatten().flat_map(|plan| &plan.hindrances);
+        let mut said: Vec<Said> = Vec::new();
+        for one in hindrances.map(|hindrance| Said::online(hindrance, &file)) {
+            // Flows in both directions meet the same clusters.
+            if !said.iter().any(|before| before.problem == one.problem) {
+                said.push(one);
+            }
+        }
+        checked.problems.extend(said);
     } else if !errors && let Some(flow) = &args.common.flow {
         config::flow(&checked.configuration, flow)?;
     }
@@ -76,7 +130,7 @@ fn exit(checked: &Checked, errors: bool) -> u8 {
     let wrong = checked.plans.iter().flatten().any(|plan| {
         let left_alone = |start| start == PlannedStart::LeftAlone;
         let offers = plan.source.offers.iter().chain(&plan.target.offers);
-        plan.is_one_cluster()
+        !plan.hindrances.is_empty()
             || offers.clone().any(|offer| !offer.lacks.is_empty())
             || plan.mm2_runs.is_some()
             || !plan.topics.stopped.is_empty()

@@ -23,7 +23,7 @@ use twinlog_types::{ClusterId, State};
 use self::plan::{Ask, Plan};
 use crate::args::{Common, Pause, Resume, Sync};
 use crate::config;
-use crate::looking::Looking;
+use crate::looking::{self, Looking};
 use crate::output::{Failure, NOT_FOUND_OUT, Output, WRONG};
 use crate::status;
 use crate::threads;
@@ -67,11 +67,15 @@ struct Document<'a> {
 
 fn command(common: &Common, out: Output, ask: &Ask, only_plan: bool) -> Result<ExitCode, Failure> {
     let looking = Looking::open(common)?;
-    threads::block_on(async {
-        let found = status::observe(&looking.observers, common.timeout).await;
+    let file = looking::given(common);
+    let decided = threads::block_on(async {
+        let found = status::observe(&looking.observers, common.timeout, &file).await;
         let at = plan::concerned(&found, ask)?;
         let (observer, found) = (&looking.observers[at], &found[at]);
-        let plan = plan::of(found, ask)?;
+        let mut plan = plan::of(found, ask)?;
+        if found.mm2.as_ref().is_some_and(|mm2| mm2.runs.is_some()) {
+            plan.not_of_mm2();
+        }
         if !out.json {
             Output::text(&plan.text(&found.flow.to_string()))?;
         }
@@ -80,8 +84,9 @@ fn command(common: &Common, out: Output, ask: &Ask, only_plan: bool) -> Result<E
         if !only_plan && !plan.is_empty() {
             told.record(observer, &plan, common).await?;
         }
-        told.answer(out, found, &plan, only_plan)
-    })
+        told.answer((out, &file), found, &plan, only_plan)
+    });
+    decided.map_err(|failure| failure.naming(&file))
 }
 
 /// What came of it.
@@ -168,7 +173,7 @@ impl Told {
 
     fn answer(
         &self,
-        out: Output,
+        (out, file): (Output, &str),
         found: &FlowObservation,
         plan: &Plan,
         only_plan: bool,
@@ -189,12 +194,13 @@ impl Told {
                 (Some(answer), ..) if answer.done => format!("done: {}\n", answer.text),
                 (Some(answer), ..) => format!("not done: {}\n", answer.text),
                 (None, true, false) => {
-                    "recorded; nothing runs the flow now: it is carried out when \
-                                        `twinlog run` starts\n"
-                        .to_owned()
+                    format!(
+                        "recorded; nothing runs the flow now: it is carried out when `twinlog run \
+                         {file}` starts\n"
+                    )
                 }
                 (None, true, true) => {
-                    "recorded; not answered yet: see `twinlog status`\n".to_owned()
+                    format!("recorded; not answered yet: see `twinlog status {file}`\n")
                 }
                 (None, false, _) if only_plan => "nothing was changed (--plan)\n".to_owned(),
                 (None, false, _) => "nothing to do\n".to_owned(),

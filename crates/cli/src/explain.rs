@@ -10,6 +10,7 @@ mod text;
 use std::process::ExitCode;
 
 use twinlog_doctor::{Chain, Facts, LinkState, Outcome, Subject, explain as judge};
+use twinlog_engine::named_file;
 use twinlog_engine::observe::Observer;
 
 use crate::args::Explain;
@@ -44,8 +45,11 @@ pub(crate) fn explain(args: &Explain, out: Output) -> Result<ExitCode, Failure> 
         let timeout = args.common.timeout;
         let read = looking::each(all, |(observer, facts)| read(observer, facts, timeout)).await;
         let file = looking::file(&args.common);
-        let chains: Vec<Chain> =
+        let mut chains: Vec<Chain> =
             read.iter().map(|facts| judge(facts, args.partition, &file)).collect();
+        for link in chains.iter_mut().flat_map(|chain| &mut chain.links) {
+            link.summary = named_file(&link.summary, &file);
+        }
         answer(args, out, &subject, &those_concerned(chains))
     })
 }

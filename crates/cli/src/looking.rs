@@ -5,12 +5,15 @@
 //! A client gives up before the look does, and the look before the command: the inner error says
 //! more, and what was found by then is printed.
 
+use std::fmt::Write;
 use std::time::Duration;
 
 use tokio::task::JoinSet;
 use twinlog_doctor::Trouble;
-use twinlog_engine::observe::Observer;
-use twinlog_mirror::{Configuration, Problem};
+use twinlog_engine::named_file;
+use twinlog_engine::observe::{FlowObservation, Observer, shell_word};
+use twinlog_flow::Standing;
+use twinlog_mirror::{Configuration, Problem, is_secret};
 use twinlog_types::{ClusterAlias, Code, FlowName};
 
 use crate::args::Common;
@@ -54,12 +57,58 @@ pub(crate) fn with_time_for_both(common: &Common) -> Common {
     Common { timeout: common.timeout.mul_f64(CLUSTER_SHARE), ..common.clone() }
 }
 
-/// How the configuration is named in commands.
+/// How the configuration is named in commands, so that a shell takes them as they are printed.
 pub(crate) fn file(common: &Common) -> String {
-    match (&common.file, &common.source, &common.target) {
-        (Some(file), ..) => file.display().to_string(),
-        (None, Some(source), Some(target)) => format!("--source {source} --target {target}"),
-        (None, ..) => "FILE".to_owned(),
+    let (source, target) = match (&common.file, &common.source, &common.target) {
+        (Some(file), ..) => return shell_word(&file.display().to_string()),
+        (None, Some(source), Some(target)) => (source, target),
+        (None, ..) => return "FILE".to_owned(),
+    };
+    let mut text = format!("--source {} --target {}", shell_word(source), shell_word(target));
+    for (flag, alias, default) in [
+        ("--source-alias", &common.source_alias, "source"),
+        ("--target-alias", &common.target_alias, "target"),
+    ] {
+        if alias != default {
+            let _ = write!(text, " {flag} {}", shell_word(alias));
+        }
+    }
+    for (flag, file) in [
+        ("--source-command-config", &common.source_command_config),
+        ("--target-command-config", &common.target_command_config),
+    ] {
+        if let Some(file) = file {
+            let _ = write!(text, " {flag} {}", shell_word(&file.display().to_string()));
+        }
+    }
+    text
+}
+
+/// The same with the properties that were overridden; the value of a secret is left to be filled in.
+pub(crate) fn given(common: &Common) -> String {
+    let mut text = file(common);
+    for (key, value) in &common.overrides {
+        let shown = if is_secret(key) { "..." } else { value.as_str() };
+        let _ = write!(text, " -X {}", shell_word(&format!("{key}={shown}")));
+    }
+    text
+}
+
+/// Names the configuration in the commands of all that was found.
+pub(crate) fn name_file(flow: &mut FlowObservation, file: &str) {
+    let named = |standing: &mut Standing| {
+        if let Some(reason) = &mut standing.reason {
+            *reason = named_file(reason, file);
+        }
+    };
+    named(&mut flow.own);
+    for topic in &mut flow.topics {
+        named(&mut topic.standing);
+        topic.partitions.iter_mut().for_each(|one| named(&mut one.standing));
+    }
+    for group in &mut flow.groups {
+        named(&mut group.standing);
+        group.partitions.iter_mut().for_each(|one| named(&mut one.standing));
     }
 }
 

@@ -9,6 +9,7 @@ use clap::error::ErrorKind;
 use comfy_table::{ColumnConstraint, ContentArrangement, Table, Width, presets};
 use serde::Serialize;
 use twinlog_client::ClientError;
+use twinlog_engine::named_file;
 use twinlog_mirror::Problem;
 use twinlog_types::Code;
 
@@ -271,6 +272,12 @@ impl Failure {
             next: "check where standard output goes".into(),
             problems: Vec::new(),
         }
+    }
+
+    /// With the configuration named in its commands.
+    pub(crate) fn naming(self, file: &str) -> Self {
+        let (message, next) = (named_file(&self.message, file), named_file(&self.next, file));
+        Self { message, next, ..self }
     }
 
     /// The operating system refused something.

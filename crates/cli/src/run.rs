@@ -22,6 +22,7 @@ use twinlog_types::{ClusterAlias, Code};
 
 use crate::args::{Common, Run};
 use crate::config;
+use crate::looking;
 use crate::output::{Failure, INTERRUPTED};
 use crate::threads;
 
@@ -169,6 +170,7 @@ fn start(args: &Run, loaded: &Loaded, instance: &str) -> Engine {
     let clock = Arc::new(config::now_ms);
     let mut options = EngineOptions::new(instance.to_owned(), config::seed(), dial, clock);
     options.existing = args.existing.map(Into::into);
+    options.file = looking::given(&args.common);
     Engine::start(&loaded.configuration, &loaded.targets, options)
 }
 

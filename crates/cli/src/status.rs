@@ -20,14 +20,19 @@ use crate::threads;
 
 pub(crate) fn status(args: &Status, out: Output) -> Result<ExitCode, Failure> {
     let looking = Looking::open(&args.common)?;
-    threads::block_on(look(args, out, &looking.observers))
+    let file = looking::given(&args.common);
+    threads::block_on(look(args, out, (&looking.observers, &file)))
 }
 
-async fn look(args: &Status, out: Output, observers: &[Observer]) -> Result<ExitCode, Failure> {
+async fn look(
+    args: &Status,
+    out: Output,
+    (observers, file): (&[Observer], &str),
+) -> Result<ExitCode, Failure> {
     let mut interrupted = std::pin::pin!(tokio::signal::ctrl_c());
     loop {
         let flows = tokio::select! {
-            flows = observe(observers, args.common.timeout) => flows,
+            flows = observe(observers, args.common.timeout, file) => flows,
             _ = &mut interrupted => return Ok(ExitCode::from(crate::output::INTERRUPTED)),
         };
         let code = answer(args, out, flows)?;
@@ -41,18 +46,30 @@ async fn look(args: &Status, out: Output, observers: &[Observer]) -> Result<Exit
     }
 }
 
-/// Looks at all flows at the same time; what took too long is said to be missing.
-pub(crate) async fn observe(observers: &[Observer], timeout: Duration) -> Vec<FlowObservation> {
-    looking::each(observers.iter().cloned(), |observer| async move {
+/// Looks at all flows at the same time; what took too long is said to be missing. Commands in what is said
+/// name the configuration as `file`.
+pub(crate) async fn observe(
+    observers: &[Observer],
+    timeout: Duration,
+    file: &str,
+) -> Vec<FlowObservation> {
+    let mut flows = looking::each(observers.iter().cloned(), |observer| async move {
         let mut found = FlowObservation::new(observer.config.name.clone());
-        let looked = observer.observe(&mut found);
+        let looked = async {
+            observer.observe(&mut found).await;
+            observer.observe_mm2(&mut found).await;
+        };
         if tokio::time::timeout(looking::look_within(timeout), looked).await.is_err() {
             let mute = looking::mute(&observer, timeout).await;
             found.cut_off(&mute, &looking::within(timeout));
         }
         found
     })
-    .await
+    .await;
+    for flow in &mut flows {
+        looking::name_file(flow, file);
+    }
+    flows
 }
 
 fn answer(

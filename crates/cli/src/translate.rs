@@ -9,20 +9,20 @@ mod question;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::BufRead;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use twinlog_client::{ClientError, Cluster, GroupKind};
+use tokio::sync::OnceCell;
+use twinlog_client::{ClientError, GroupKind};
 use twinlog_doctor::near;
-use twinlog_engine::observe::{MappedPartition, Mirror};
+use twinlog_engine::observe::{MappedPartition, Mirror, Mm2Sight, Observer, shell_word};
 use twinlog_flow::Standing;
-use twinlog_mirror::{FlowConfig, replicates};
-use twinlog_types::{Code, FlowName, GroupId, TopicName, TopicPartition};
+use twinlog_mirror::{SyncTranslation, replicates};
+use twinlog_types::{Code, FlowName, GroupId, SourceOffset, TopicName, TopicPartition};
 
 use self::answer::{Answer, GroupAnswer, GroupOffset, Translated, print_group};
 use self::question::{Asked, Question, asked};
 use crate::args::Translate;
-use crate::looking::Looking;
+use crate::looking::{self, Looking};
 use crate::output::{Failure, Output, USAGE, WRONG};
 use crate::threads;
 
@@ -36,7 +36,8 @@ pub(crate) fn translate(args: &Translate, out: Output) -> Result<ExitCode, Failu
     let question = args.question()?;
     let timeout = args.common.timeout;
     let Looking { observers, .. } = Looking::open(&args.common)?;
-    threads::block_on(async {
+    let file = looking::given(&args.common);
+    let answered = threads::block_on(async {
         let opening = async {
             let mut flows = Vec::new();
             for observer in &observers {
@@ -47,13 +48,14 @@ pub(crate) fn translate(args: &Translate, out: Output) -> Result<ExitCode, Failu
                 if let Some(generation) = args.generation {
                     mirror = mirror.of_generation(generation);
                 }
-                let (config, source) = (observer.config.clone(), observer.source.clone());
-                flows.push(Flow { name, config, mirror, source });
+                let (observer, mm2) = (observer.clone(), OnceCell::new());
+                flows.push(Flow { name, observer, mirror, mm2 });
             }
             Ok(flows)
         };
         let flows = within(timeout, "connecting", opening).await?;
-        let mut translator = Translator { flows, fresh: BTreeMap::new(), timeout };
+        let fresh = BTreeMap::new();
+        let mut translator = Translator { flows, fresh, timeout, file: file.clone() };
         match question {
             Question::One(asked) => {
                 let answer = translator.one(&asked).await?;
@@ -63,7 +65,8 @@ pub(crate) fn translate(args: &Translate, out: Output) -> Result<ExitCode, Failu
             Question::Group(group) => translator.group(&group, out).await,
             Question::Lines { reverse } => translator.lines(reverse, out).await,
         }
-    })
+    });
+    answered.map_err(|failure| failure.naming(&file))
 }
 
 async fn within<T>(
@@ -79,9 +82,19 @@ async fn within<T>(
 
 struct Flow {
     name: FlowName,
-    config: Arc<FlowConfig>,
+    observer: Observer,
     mirror: Mirror,
-    source: Cluster,
+    /// What MM2 tells of it, once that was asked for: nothing where a twinlog has run it.
+    mm2: OnceCell<Option<Mm2Sight>>,
+}
+
+impl Flow {
+    /// What MM2 tells of a flow that no twinlog has run.
+    async fn mm2(&self) -> Option<&Mm2Sight> {
+        // It only explains why there is no map, which is known already.
+        let asking = async || self.observer.mm2().await.unwrap_or_default();
+        self.mm2.get_or_init(asking).await.as_ref()
+    }
 }
 
 struct Translator {
@@ -89,6 +102,8 @@ struct Translator {
     /// Maps by flow, direction and partition, and when they were read.
     fresh: BTreeMap<(usize, bool, TopicPartition), (Instant, MappedPartition)>,
     timeout: Duration,
+    /// How the configuration is named in commands.
+    file: String,
 }
 
 impl Translator {
@@ -117,7 +132,10 @@ impl Translator {
         }
         let Some((at, mapped)) = found else {
             let next = self.meant(asked).await;
-            let failure = no_map(refused);
+            let failure = match self.of_mm2(asked).await {
+                Some(of_mm2) => of_mm2,
+                None => no_map(refused),
+            };
             return Err(Failure { next: next.unwrap_or(failure.next), ..failure });
         };
         Ok(Answer {
@@ -145,7 +163,8 @@ impl Translator {
             }
         }
         let mut names = BTreeSet::new();
-        for Flow { config, mirror, .. } in &self.flows {
+        for Flow { observer, mirror, .. } in &self.flows {
+            let config = &observer.config;
             let there = mirror.source_topics().map(TopicName::as_str);
             let there = there.filter(|topic| replicates(config, topic));
             if asked.reverse {
@@ -159,6 +178,29 @@ impl Translator {
         }
         let near = near(topic, names.iter().map(String::as_str));
         (!near.is_empty()).then(|| format!("did you mean {}?", near.join(" or ")))
+    }
+
+    /// Why there is no map of what MM2 mirrors, and what MM2 makes of the offset.
+    async fn of_mm2(&self, asked: &Asked) -> Option<Failure> {
+        let timeout = self.timeout;
+        for flow in &self.flows {
+            let config = flow.observer.config.clone();
+            let is_asked = |topic: &&TopicName| {
+                let name = if asked.reverse {
+                    config.remote_topic(topic.as_str())
+                } else {
+                    (*topic).clone()
+                };
+                name == asked.partition.topic && replicates(&config, topic.as_str())
+            };
+            let Some(topic) = flow.mirror.source_topics().find(is_asked).cloned() else { continue };
+            let name = flow.name.clone();
+            let Ok(Some(mm2)) = tokio::time::timeout(timeout, flow.mm2()).await else { continue };
+            let tp = TopicPartition::new(topic, asked.partition.partition);
+            let figure = (!asked.reverse).then(|| said_by_mm2(mm2, &tp, asked.offset));
+            return Some(mirrored_by_mm2(&name, mm2, &tp, figure.as_deref()));
+        }
+        None
     }
 
     async fn map(
@@ -248,7 +290,8 @@ impl Translator {
         let mut names = BTreeSet::new();
         for flow in &self.flows {
             // It is only a hint.
-            let listed = tokio::time::timeout(self.timeout, flow.source.list_groups()).await;
+            let listed =
+                tokio::time::timeout(self.timeout, flow.observer.source.list_groups()).await;
             let listed = listed.into_iter().flatten().flatten();
             names.extend(listed.map(|listing| listing.group.to_string()));
         }
@@ -282,9 +325,9 @@ impl Translator {
                 Err(failure) if failure.exit <= USAGE => {
                     exit = exit.max(failure.exit);
                     if out.json {
-                        failure.print_document()?;
+                        failure.naming(&self.file).print_document()?;
                     } else {
-                        eprint!("line {number}: {}", failure.lines());
+                        eprint!("line {number}: {}", failure.naming(&self.file).lines());
                     }
                 }
                 Err(failure) => return Err(failure),
@@ -295,15 +338,15 @@ impl Translator {
 }
 
 async fn group_offsets(flow: &Flow, group: &GroupId) -> Result<Vec<GroupOffset>, Failure> {
-    let failed = |error: &ClientError| Failure::client(&flow.name.to_string(), error);
+    let (name, source) = (flow.name.to_string(), flow.observer.source.clone());
+    let failed = |error: &ClientError| Failure::client(&name, error);
     if let Some(error) = flow.mirror.source_error() {
         return Err(failed(error));
     }
-    let listed = flow.source.list_groups().await.map_err(|error| failed(&error))?;
+    let listed = source.list_groups().await.map_err(|error| failed(&error))?;
     let share = listed.into_iter().filter(|listing| listing.kind == GroupKind::Share);
     let share: BTreeSet<GroupId> = share.map(|listing| listing.group).collect();
-    let mut answers = flow
-        .source
+    let mut answers = source
         .fetch_positions(std::slice::from_ref(group), &share)
         .await
         .map_err(|error| failed(&error))?;
@@ -322,19 +365,80 @@ async fn group_offsets(flow: &Flow, group: &GroupId) -> Result<Vec<GroupOffset>,
     let commits: Vec<_> = commits.into_iter().filter(|commit| commit.offset >= 0).collect();
     let wanted: Vec<TopicPartition> = commits.iter().map(|commit| commit.tp.clone()).collect();
     let maps = flow.mirror.of_source(&wanted).await.map_err(|error| failed(&error))?;
-    let offsets = commits.iter().zip(maps).map(|(commit, mapped)| match mapped {
-        Ok(mapped) => GroupOffset {
-            translated: Translated::new(&mapped, commit.offset, false),
-            code: None,
-            reason: None,
-        },
-        Err(standing) => GroupOffset {
-            translated: Translated::unknown(&commit.tp, commit.offset),
-            code: standing.code.map(Code::word),
-            reason: standing.reason,
-        },
-    });
-    Ok(offsets.collect())
+    let mut offsets = Vec::new();
+    for (commit, mapped) in commits.iter().zip(maps) {
+        offsets.push(match mapped {
+            Ok(mapped) => GroupOffset {
+                translated: Translated::new(&mapped, commit.offset, false),
+                code: None,
+                reason: None,
+            },
+            Err(standing) => {
+                let nothing = standing.code == Some(Code::NothingCopied);
+                let mm2 = if nothing { flow.mm2().await } else { None };
+                let said = mm2.map(|mm2| said_by_mm2(mm2, &commit.tp, commit.offset));
+                GroupOffset {
+                    translated: Translated::unknown(&commit.tp, commit.offset),
+                    code: standing.code.map(Code::word),
+                    reason: said.or(standing.reason),
+                }
+            }
+        });
+    }
+    Ok(offsets)
+}
+
+/// What MM2 makes of an offset.
+fn said_by_mm2(mm2: &Mm2Sight, tp: &TopicPartition, offset: i64) -> String {
+    let answer = mm2.answer(tp, SourceOffset(offset));
+    match (answer.translation, answer.sync) {
+        (SyncTranslation::To(place), Some((source, target))) => {
+            let again = u64::try_from(offset - source.0 - 1).unwrap_or(0);
+            let again = match again {
+                0 => String::new(),
+                again => format!(", up to {again} records before it are read again"),
+            };
+            format!(
+                "MM2 translates {offset} to {place}, by its offset-sync {source} -> {target}{again}"
+            )
+        }
+        (SyncTranslation::To(place), None) => format!("MM2 translates {offset} to {place}"),
+        (SyncTranslation::BeforeOldest, _) => {
+            format!("MM2 gives {offset} no place: it lies before every offset-sync that MM2 keeps")
+        }
+        (SyncTranslation::NoSync, _) => {
+            format!(
+                "MM2 gives {offset} no place: it has no offset-sync of {tp}, or it cannot be read"
+            )
+        }
+    }
+}
+
+/// Why there is no map of a mirror that MM2 makes, and who knows more of it.
+fn mirrored_by_mm2(
+    flow: &FlowName,
+    mm2: &Mm2Sight,
+    tp: &TopicPartition,
+    figure: Option<&str>,
+) -> Failure {
+    let by = mm2.by();
+    let (code, who) = match &by.runs {
+        Some(who) => (Code::Mm2StillRuns, format!("MM2 makes it ({who})")),
+        None => (Code::MirrorNotRunning, "MM2 made it, and does not run now".to_owned()),
+    };
+    let figure = figure.map(|figure| format!("; {figure}")).unwrap_or_default();
+    Failure {
+        exit: WRONG,
+        code: code.word().into(),
+        message: format!("there is no map of {tp}: no twinlog has ever run {flow}, {who}{figure}"),
+        next: format!(
+            "`twinlog doctor FILE --topic {}` says how exact MM2's places are, `twinlog verify FILE` and \
+             `twinlog rehearse FILE` prove them; exact ones come with `twinlog run FILE`, which takes the \
+             mirror over once MM2 is stopped",
+            shell_word(tp.topic.as_str())
+        ),
+        problems: Vec::new(),
+    }
 }
 
 /// Why there is no translation.
@@ -345,9 +449,9 @@ fn no_map(refused: Option<Standing>) -> Failure {
     });
     let code = standing.code.unwrap_or(Code::NothingCopied);
     let next = match code {
-        Code::NothingCopied => "see `twinlog status`: the partition may be waiting or stopped",
+        Code::NothingCopied => "see `twinlog status FILE`: the partition may be waiting or stopped",
         Code::TopicNotMirrored => "check the topic's name and the `topics` of the flow",
-        _ => "see `twinlog status`",
+        _ => "see `twinlog status FILE`",
     };
     Failure {
         exit: WRONG,

@@ -14,11 +14,11 @@ use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 use serde::Serialize;
-use twinlog_engine::observe::Observer;
+use twinlog_engine::observe::{Observer, shell_word};
 
 use self::judge::{Goals, Open, Verdict, Wanted};
 use crate::args::Wait;
-use crate::looking::Looking;
+use crate::looking::{self, Looking};
 use crate::output::{Failure, NOT_FOUND_OUT, Output, WRONG};
 use crate::status;
 use crate::threads;
@@ -37,8 +37,10 @@ pub(crate) fn wait(args: &Wait, out: Output) -> Result<ExitCode, Failure> {
     common.timeout = common.timeout.min(LOOK);
     let looking = Looking::open(&common)?;
     let wanted = Wanted { group: args.group.clone(), topic: args.topic.clone() };
-    let ended = threads::block_on(until_in_sync(&looking.observers, wanted, args.common.timeout))?;
-    answer(args, out, &ended)
+    let file = looking::given(&args.common);
+    let looked = (looking.observers.as_slice(), file.as_str());
+    let ended = threads::block_on(until_in_sync(looked, wanted, args.common.timeout))?;
+    answer(args, out, &ended, &file)
 }
 
 /// How the waiting ended.
@@ -49,7 +51,7 @@ struct Ended {
 }
 
 async fn until_in_sync(
-    observers: &[Observer],
+    (observers, file): (&[Observer], &str),
     wanted: Wanted,
     timeout: Duration,
 ) -> Result<Ended, Failure> {
@@ -61,7 +63,7 @@ async fn until_in_sync(
     let mut looks = 0;
     loop {
         let left = timeout.saturating_sub(start.elapsed());
-        let flows = status::observe(observers, left).await;
+        let flows = status::observe(observers, left, file).await;
         looks += 1;
         let waited = start.elapsed();
         let mut verdict = goals.judge(&flows);
@@ -100,11 +102,14 @@ struct Document<'a> {
     /// How many partitions, positions of groups and flows were looked at last.
     checked: usize,
     not_in_sync: &'a [Open],
+    /// What to do where it does not hold.
+    next: Option<&'a str>,
 }
 
-fn answer(args: &Wait, out: Output, ended: &Ended) -> Result<ExitCode, Failure> {
+fn answer(args: &Wait, out: Output, ended: &Ended, file: &str) -> Result<ExitCode, Failure> {
     let Ended { verdict, waited, looks } = ended;
     let until = args.until.to_possible_value();
+    let next = next(verdict, file);
     let until = until.as_ref().map_or("", |value| value.get_name());
     if out.json {
         Output::document(&Document {
@@ -117,29 +122,61 @@ fn answer(args: &Wait, out: Output, ended: &Ended) -> Result<ExitCode, Failure> 
             looks: *looks,
             checked: verdict.checked,
             not_in_sync: &verdict.open,
+            next: next.as_ref().map(|(next, _)| next.as_str()),
         })?;
     } else {
         Output::text(&text(verdict, *waited))?;
     }
+    let Some((next, exit)) = next else { return Ok(ExitCode::SUCCESS) };
+    eprintln!("twinlog: {next}");
+    Ok(ExitCode::from(exit))
+}
+
+/// What to do where it does not hold, and the exit code.
+fn next(verdict: &Verdict, file: &str) -> Option<(String, u8)> {
     if verdict.holds() {
-        return Ok(ExitCode::SUCCESS);
+        return None;
     }
     if verdict.nowhere {
-        eprintln!(
-            "twinlog: nothing of that name is there to wait for; `twinlog status` lists what is"
-        );
-        return Ok(ExitCode::from(WRONG));
+        let what = "nothing of that name is there to wait for";
+        return Some((format!("{what}; `twinlog status {file}` lists what is"), WRONG));
+    }
+    let paused = verdict.paused();
+    if !paused.is_empty() {
+        let resume =
+            |topic: &&str| format!("`twinlog resume {file} --topic {}`", shell_word(topic));
+        let resume: Vec<String> = paused.iter().map(resume).collect();
+        let what = format!("{} paused, and waiting does not end a pause", are(&paused));
+        return Some((format!("{what}; to go on: {}", resume.join(", ")), WRONG));
     }
     if verdict.never() {
-        eprintln!(
-            "twinlog: waiting does not change that; change the configuration, or wait for something else"
-        );
-        return Ok(ExitCode::from(WRONG));
+        let what =
+            "waiting does not change that; change the configuration, or wait for something else";
+        return Some((what.to_owned(), WRONG));
     }
-    eprintln!(
-        "twinlog: the time is up; give it more with --timeout, `twinlog status --problems` shows how it goes on"
+    if verdict.is_by_mm2() {
+        let what = "the time is up, and MM2 makes this mirror: it is in sync in the sense of twinlog once \
+                    MM2 is stopped and";
+        let next = format!(
+            "{what} `twinlog run {file}` has taken it over; MM2's mirror as it is: `twinlog doctor {file}`, \
+             `twinlog verify {file}`"
+        );
+        return Some((next, NOT_FOUND_OUT));
+    }
+    let next = format!(
+        "the time is up; give it more with --timeout, `twinlog status {file} --problems` shows how it goes \
+         on"
     );
-    Ok(ExitCode::from(NOT_FOUND_OUT))
+    Some((next, NOT_FOUND_OUT))
+}
+
+/// `orders is`, `orders and 2 more are`
+fn are(topics: &[&str]) -> String {
+    match topics {
+        [one] => format!("{one} is"),
+        [first, rest @ ..] => format!("{first} and {} more are", rest.len()),
+        [] => String::new(),
+    }
 }
 
 fn text(verdict: &Verdict, waited: Duration) -> String {

@@ -102,6 +102,8 @@ fn what_clusters_tell_of_their_versions_and_clocks_is_said() {
     let new = start(&["--brokers", "3"]);
     let text =
         SOUND.replace("127.0.0.1:1", old.bootstrap()).replace("127.0.0.1:2", new.bootstrap());
+    // The source has one broker.
+    let text = format!("{text}offset-syncs.topic.replication.factor = 1\n");
     let output = check("clusters", &text, &["--online", "--json"]);
     let said = document(&output);
     assert_eq!(output.status.code(), Some(0), "{said}");
@@ -127,4 +129,86 @@ fn what_clusters_tell_of_their_versions_and_clocks_is_said() {
     let mut plan = said.lines().skip_while(|line| !line.starts_with("  hello: cluster "));
     assert!(plan.clone().count() > 5, "{said}");
     assert!(plan.all(|line| line.chars().count() <= 100), "{said}");
+}
+
+#[test]
+fn a_value_that_is_refused_is_not_where_the_default_comes_from() {
+    let wrong = format!("{SOUND}refresh.topics.interval.seconds = soon\n");
+    let output = check("refused", &wrong, &["--json"]);
+    let document = document(&output);
+    let interval = setting(&document, "refresh.topics.interval.seconds");
+    assert_eq!((&interval["value"], &interval["from"]), (&"600".into(), &"default".into()));
+    assert_eq!(interval["line"], Value::Null);
+    let text = check("refused-text", &wrong, &[]);
+    let text = String::from_utf8_lossy(&text.stdout).into_owned();
+    let row = text.lines().find(|line| line.contains("refresh.topics.interval.seconds"));
+    assert!(row.is_some_and(|row| row.ends_with(" default, as line 7 is refused")), "{text}");
+}
+
+fn errors(document: &Value) -> Vec<(&str, &str, &str)> {
+    let problems = document["problems"].as_array().expect("problems").iter();
+    let errors = problems.filter(|problem| problem["severity"] == "error");
+    errors
+        .map(|problem| {
+            let of = |what: &str| problem[what].as_str().unwrap_or_default();
+            (of("code"), of("key"), of("suggestion"))
+        })
+        .collect()
+}
+
+/// MM2's defaults are factors of 3, and of 2 for mirrors.
+#[test]
+fn factors_that_the_clusters_cannot_meet_are_errors_with_property_line_and_code() {
+    let binary = Path::new(env!("CARGO_BIN_EXE_twinlog"));
+    let start = |args: &[&str]| Embedded::start(binary, args).expect("an embedded cluster");
+    let (hello, world) = (start(&["--topics", "orders"]), start(&[]));
+    let text =
+        SOUND.replace("127.0.0.1:1", hello.bootstrap()).replace("127.0.0.1:2", world.bootstrap());
+    let said = format!("{text}checkpoints.topic.replication.factor = 2\n");
+    let output = check("factors", &said, &["--online", "--json"]);
+    assert_eq!(output.status.code(), Some(1));
+    let found = document(&output);
+    let missing = "topic-missing-on-target";
+    let of_flow = |key: &str, on: &str| {
+        let key = format!("hello->world.{key}");
+        (key.clone(), format!("say {key} = 1, or add brokers to {on}"))
+    };
+    let expected = [
+        of_flow("offset-syncs.topic.replication.factor", "world"),
+        of_flow("offset-syncs.topic.replication.factor", "hello"),
+        (
+            "checkpoints.topic.replication.factor".to_owned(),
+            "say checkpoints.topic.replication.factor = 1, or add brokers to world".to_owned(),
+        ),
+        of_flow("heartbeats.topic.replication.factor", "world"),
+        of_flow("replication.factor", "world"),
+    ];
+    let expected: Vec<_> =
+        expected.iter().map(|(key, next)| (missing, key.as_str(), next.as_str())).collect();
+    assert_eq!(errors(&found), expected, "{found}");
+    assert_eq!(found["problems"][2]["line"], 7, "{found}");
+
+    // The lines that it says are what it takes.
+    let lines = expected.iter().map(|(_, key, _)| format!("{key} = 1\n"));
+    let corrected = format!("{text}{}", lines.collect::<String>());
+    let output = check("corrected", &corrected, &["--online", "--json"]);
+    assert_eq!(errors(&document(&output)), [], "{}", String::from_utf8_lossy(&output.stdout));
+    assert_eq!(output.status.code(), Some(0));
+}
+
+#[test]
+fn two_aliases_of_one_cluster_are_an_error() {
+    let binary = Path::new(env!("CARGO_BIN_EXE_twinlog"));
+    let one = Embedded::start(binary, &["--topics", "orders"]).expect("an embedded cluster");
+    let text = SOUND.replace("127.0.0.1:1", one.bootstrap());
+    let text = text.replace("127.0.0.1:2", &one.bootstrap().replace("127.0.0.1", "localhost"));
+    let output = check("one-cluster", &text, &["--online", "--json"]);
+    assert_eq!(output.status.code(), Some(1));
+    let found = document(&output);
+    let correct = "correct hello.bootstrap.servers or world.bootstrap.servers";
+    assert_eq!(errors(&found), [("same-cluster", "world.bootstrap.servers", correct)], "{found}");
+    let output = check("one-cluster-text", &text, &["--online"]);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(said.contains("error: ") && said.contains("one and the same cluster"), "{said}");
+    assert!(said.ends_with("1 error, 0 warnings\n") && !said.contains("would create"), "{said}");
 }

@@ -50,15 +50,25 @@ fn decisions_are_said_recorded_and_carried_out() {
     assert!(exit == Some(0) && out.ends_with("nothing to do\n"), "{out}");
     let (exit, out, err) = ask(&["wait", "--timeout", "10m", "--topic", "orders"]);
     assert_eq!(exit, Some(1), "waiting does not end a pause: {out}{err}");
+    let flags = clusters.join(" ");
+    let next = format!("to go on: `twinlog resume {flags} --topic orders`");
+    assert!(err.contains("orders is paused, and waiting does not end a pause"), "{err}");
+    assert!(err.contains(&next) && !err.contains("configuration"), "{err}");
     let (exit, out, _) = ask(&["status", "--topic", "orders"]);
     assert_eq!(exit, Some(0), "{out}");
-    assert!(out.contains("twinlog resume FILE --topic 'orders'"), "{out}");
+    assert!(out.contains(&format!("twinlog resume {flags} --topic 'orders'")), "{out}");
+    // No command has to be filled in before it can be pasted.
+    for args in [&["status", "--topic", "orders"][..], &["explain", "--topic", "orders"][..]] {
+        let (_, out, err) = ask(args);
+        assert!(out.contains("paused") && !(out + &err).contains("FILE"), "{args:?}");
+    }
 
     // Over the end of the process, and decided while nobody runs it.
     assert!(running.stop(LIMIT).expect("it ends").success());
     let (exit, out, _) = ask(&["resume", "--topic", "orders"]);
     assert_eq!(exit, Some(0), "{out}");
-    assert!(out.contains("it is carried out when `twinlog run` starts"), "{out}");
+    let run_it = format!("it is carried out when `twinlog run {flags}` starts");
+    assert!(out.contains(&run_it), "{out}");
     let running = run();
     let (exit, out, err) = ask(&["wait", "--timeout", "1m", "--topic", "orders"]);
     assert_eq!(exit, Some(0), "{out}{err}{}", running.process().log_tail(20));
@@ -75,4 +85,25 @@ fn decisions_are_said_recorded_and_carried_out() {
         assert!(err.contains(said), "{args:?}: {err}");
     }
     assert!(running.stop(LIMIT).expect("it ends").success());
+}
+
+#[test]
+fn a_pause_that_the_owners_file_leaves_out_is_not_done() {
+    let start = |args: &[&str]| Embedded::start(binary(), args).expect("an embedded cluster");
+    let (hello, world) = (start(&["--topics", "orders:2,payments"]), start(&[]));
+    let clusters = ["--source", hello.bootstrap(), "--target", world.bootstrap()];
+    let owner = ["run", "-X", "topics=payments"];
+    let owner = Twinlog::start(binary(), owner.iter().chain(&clusters)).expect("twinlog runs");
+    let ask = |args: &[&str]| -> (Option<i32>, String, String) {
+        let output: Output =
+            Command::new(binary()).args(args.iter().chain(&clusters)).output().expect("it runs");
+        (output.status.code(), text(&output.stdout), text(&output.stderr))
+    };
+    let (exit, out, err) = ask(&["wait", "--timeout", "1m", "-X", "topics=payments"]);
+    assert_eq!(exit, Some(0), "{out}{err}{}", owner.process().log_tail(20));
+    let (exit, out, err) = ask(&["pause", "--topic", "orders"]);
+    assert_eq!(exit, Some(1), "{out}{err}");
+    assert!(out.contains("not done: nothing matched: "), "{out}");
+    assert!(out.contains("leaves orders out (topics = payments; it mirrors "), "{out}");
+    assert!(owner.stop(LIMIT).expect("it ends").success());
 }

@@ -12,6 +12,7 @@ use twinlog_types::TopicPartition;
 
 use crate::backoff::Backoff;
 use crate::ending::Ending;
+use crate::factors::{Purpose, hint};
 use crate::internal;
 use crate::options::EngineOptions;
 
@@ -65,7 +66,8 @@ pub(crate) async fn run(
             }
             Err(error) => {
                 if !std::mem::replace(&mut said, true) {
-                    warn!(flow = %config.name, %error, "heartbeats cannot be written; trying goes on");
+                    let hint = hint(&config, Purpose::Heartbeats, &error);
+                    warn!(flow = %config.name, %error, "heartbeats cannot be written{hint}; trying goes on");
                 }
                 // The beat is still due: without a wait it would be tried again at once.
                 tokio::select! {

@@ -394,7 +394,7 @@ impl Flow {
         }
         warn!(
             flow = %self.name, partition = %cell.source, code = %stop.code,
-            "stopped: {}", stop.reason
+            "stopped: {}", self.options.pasteable(&stop.reason)
         );
         self.board.stopped(&self.name, &cell.source, stop.clone());
         if let Some(gap) = gap_of(&stop, copied_to, now_ms) {

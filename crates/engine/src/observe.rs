@@ -18,8 +18,10 @@
 
 mod decide;
 mod groups;
+mod hindrances;
 mod load;
 mod mirror;
+mod mm2;
 mod partitions;
 mod plan;
 mod rights;
@@ -35,8 +37,10 @@ use twinlog_mirror::FlowConfig;
 use twinlog_offsets::state::{Gap, Lease};
 use twinlog_types::{ClusterAlias, Code, FlowName, GroupId, Partition, State, TopicName};
 
+pub use hindrances::Hindrance;
 pub use load::MappedPartition;
 pub use mirror::{Mapped, Mirror};
+pub use mm2::{ByMm2, Mm2Answer, Mm2Sight};
 pub use plan::{ClockReading, FlowPlan, PlannedPartition, PlannedSide, PlannedStart};
 pub use rights::{Resource, Right, Rights, RightsFor, principal, shell_word};
 
@@ -87,6 +91,8 @@ pub struct FlowObservation {
     pub topics: Vec<TopicObservation>,
     /// By name.
     pub groups: Vec<GroupObservation>,
+    /// That MM2 makes the mirror, or made it, where no twinlog has run the flow and it was looked for.
+    pub mm2: Option<ByMm2>,
     /// How commits of groups can be followed on the source, with the rights of whoever looks.
     pub commits: Option<Followed>,
     /// What could not be found out.
@@ -189,6 +195,7 @@ impl FlowObservation {
             replaced: None,
             topics: Vec::new(),
             groups: Vec::new(),
+            mm2: None,
             commits: None,
             missing: Vec::new(),
         }

@@ -38,6 +38,8 @@ pub struct EngineOptions {
     pub retry_stopped: Duration,
     /// Which flow writes which target topic.
     pub claims: Arc<Claims>,
+    /// How the configuration is named in commands that the log suggests.
+    pub file: String,
     /// What to do with mirrors that hold records which nothing explains.
     pub existing: Option<Existing>,
 }
@@ -88,9 +90,21 @@ impl EngineOptions {
             drain: Duration::from_secs(4),
             retry_stopped: Duration::from_secs(30),
             claims: Arc::default(),
+            file: "FILE".to_owned(),
             existing: None,
         }
     }
+
+    /// `text` with its commands naming the configuration as it was given, so that they can be pasted.
+    pub fn pasteable(&self, text: &str) -> String {
+        named_file(text, &self.file)
+    }
+}
+
+/// Reasons are made where nobody knows how the configuration was given: `FILE` stands for it in their
+/// commands, and is replaced where they are told.
+pub fn named_file(text: &str, file: &str) -> String {
+    text.replace(" FILE ", &format!(" {file} ")).replace(" FILE`", &format!(" {file}`"))
 }
 
 impl fmt::Debug for EngineOptions {

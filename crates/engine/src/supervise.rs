@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tracing::{info, warn};
 use twinlog_client::{ClientError, Cluster, ErrorCode};
 use twinlog_flow::copy::Producer;
@@ -19,7 +20,10 @@ use crate::ending::{Ending, Stage};
 use crate::flow::{Flow, Lost, Parts};
 use crate::options::EngineOptions;
 use crate::ownership::{self, Claim};
-use crate::{groups, report, state, syncs, takeover, tenure, topics};
+use crate::{factors, groups, report, state, syncs, takeover, tenure, topics};
+
+/// A start that fails for the same reason is said again in the log after so long.
+const SAID_AGAIN_AFTER: Duration = Duration::from_mins(10);
 
 /// What one flow is run with.
 pub(crate) struct Supervised {
@@ -46,6 +50,7 @@ pub(crate) async fn run(supervised: Supervised, stop: Ending) {
     let name = supervised.config.name.clone();
     let mut backoff = Backoff::new(supervised.options.seed ^ 0x00f1_0000);
     let mut claim = Claim::fresh();
+    let mut failing = Failing::default();
     while !stop.is_ended() {
         let pair = tokio::select! {
             biased;
@@ -77,7 +82,7 @@ pub(crate) async fn run(supervised: Supervised, stop: Ending) {
             wait_or_stop(&mut backoff, &stop).await;
             continue;
         }
-        match attend(&supervised, &pair, &mut claim, &mut backoff, &stop).await {
+        match attend(&supervised, &pair, &mut claim, (&mut backoff, &mut failing), &stop).await {
             ControlFlow::Break(()) => return,
             ControlFlow::Continue(()) => wait_or_stop(&mut backoff, &stop).await,
         }
@@ -89,7 +94,7 @@ async fn attend(
     supervised: &Supervised,
     pair: &(ClusterId, ClusterId),
     claim: &mut Claim,
-    backoff: &mut Backoff,
+    (backoff, failing): (&mut Backoff, &mut Failing),
     stop: &Ending,
 ) -> ControlFlow<()> {
     let name = &supervised.config.name;
@@ -102,7 +107,11 @@ async fn attend(
                 None => return ControlFlow::Break(()),
             }
         }
-        match own_and_run(supervised, pair, claim, stop).await {
+        let run = own_and_run(supervised, pair, claim, stop).await;
+        if run.is_ok() {
+            *failing = Failing::default();
+        }
+        match run {
             Ok(End::Stopped) => return ControlFlow::Break(()),
             Ok(End::Lost(reason)) => {
                 *claim = Claim::default();
@@ -124,8 +133,57 @@ async fn attend(
             Err(error) => {
                 let now_ms = (supervised.options.clock)();
                 supervised.board.unreachable(name, false, &error, now_ms);
-                stand(code_of(&error), &format!("the flow cannot start: {error}; trying goes on"));
+                failing.again(supervised, &error);
                 return ControlFlow::Continue(());
+            }
+        }
+    }
+}
+
+/// Starts that fail one after the other.
+#[derive(Default)]
+struct Failing {
+    first: Option<Instant>,
+    tries: u32,
+    said: Option<(Instant, String)>,
+}
+
+impl Failing {
+    /// Takes note of one more: on the board, and in the log when it is another reason than before, or
+    /// when nothing was said for long.
+    fn again(&mut self, supervised: &Supervised, error: &ClientError) {
+        let name = &supervised.config.name;
+        let (state, code, reason) =
+            if let Some((code, reason)) = factors::refused_start(&supervised.config, error) {
+                // It hangs on what somebody has to change.
+                (State::Stopped, Some(code), reason)
+            } else {
+                let reason = format!(
+                    "the flow cannot start, so nothing of it is copied: {error}; it is tried again \
+                     every few seconds"
+                );
+                (State::Waiting, code_of(error), reason)
+            };
+        let reason = supervised.options.pasteable(&reason);
+        supervised.board.stand(name, state, code, &reason);
+        self.tries = self.tries.saturating_add(1);
+        let now = Instant::now();
+        let first = *self.first.get_or_insert(now);
+        match &mut self.said {
+            Some((at, said)) if *said == reason => {
+                if now.duration_since(*at) >= SAID_AGAIN_AFTER {
+                    *at = now;
+                    let minutes = now.duration_since(first).as_secs() / 60;
+                    let code = code.map(Code::word).unwrap_or_default();
+                    warn!(flow = %name, code, "still so after {} tries in {minutes} minutes: {reason}", self.tries);
+                }
+            }
+            said => {
+                if code.is_none() {
+                    // The board tells what has no code as a mere step.
+                    warn!(flow = %name, "{reason}");
+                }
+                *said = Some((now, reason));
             }
         }
     }

@@ -14,6 +14,7 @@ use twinlog_offsets::state::PartitionKey;
 use twinlog_types::{Code, TopicPartition};
 
 use crate::cell::Cell;
+use crate::factors::{Purpose, hint};
 use crate::flow::Flow;
 use crate::internal;
 
@@ -77,8 +78,9 @@ pub(crate) async fn run(flow: Arc<Flow>) {
                 }
                 if !said {
                     said = true;
+                    let hint = hint(&flow.config, Purpose::OffsetSyncs, &error);
                     let text = format!(
-                        "{topic} cannot be written: {error}; MM2 and its clients translate from old syncs, twinlog itself does not need them"
+                        "{topic} cannot be written: {error}{hint}; MM2 and its clients translate from old syncs, twinlog itself does not need them"
                     );
                     warn!(flow = %flow.name, code = %Code::OffsetSyncsUnreadable, "{text}");
                     let now_ms = flow.now_ms();

@@ -299,7 +299,8 @@ fn known(flow: &Flow) -> Vec<MirroredTopic> {
 fn stop_topics(flow: &Arc<Flow>, plan: &TopicPlan) {
     let mut topics = BTreeMap::new();
     for verdict in &plan.stopped {
-        topics.insert(verdict.topic.clone(), (verdict.code, verdict.reason.clone()));
+        let reason = flow.options.pasteable(&verdict.reason);
+        topics.insert(verdict.topic.clone(), (verdict.code, reason));
         for cell in flow.cells.all() {
             let concerned = cell.source.topic == verdict.topic
                 && verdict

@@ -2,10 +2,10 @@
 
 use serde::Serialize;
 use twinlog_engine::observe::{FlowPlan, PlannedPartition, PlannedSide, PlannedStart};
-use twinlog_types::ConfigChange;
+use twinlog_types::{Code, ConfigChange};
 
-use super::Checked;
 use super::versions::spoken;
+use super::{Checked, Said};
 use crate::args::Check;
 
 #[derive(Serialize)]
@@ -37,6 +37,9 @@ struct ProblemPart {
     line: Option<u32>,
     key: Option<String>,
     severity: &'static str,
+    /// The finding, of what only the clusters show.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code: Option<&'static str>,
     message: String,
     suggestion: Option<String>,
 }
@@ -159,8 +162,8 @@ pub(super) fn document(args: &Check, checked: &Checked) -> Document {
             .settings()
             .into_iter()
             .map(|setting| ConfigPart {
-                from: super::text::place(setting.origin),
-                line: setting.origin.and_then(|origin| origin.line),
+                from: super::text::place(checked, setting.origin),
+                line: checked.holding(setting.origin).and_then(|origin| origin.line),
                 key: setting.key,
                 value: setting.value,
             })
@@ -176,7 +179,8 @@ pub(super) fn document(args: &Check, checked: &Checked) -> Document {
             },
         }),
     });
-    let problems = checked.problems.iter().map(|(severity, problem)| ProblemPart {
+    let problems = checked.problems.iter().map(|Said { severity, code, problem }| ProblemPart {
+        code: code.map(Code::word),
         file: problem.file.clone(),
         line: problem.line,
         key: problem.key.clone(),

@@ -9,7 +9,7 @@ use twinlog_mirror::{FlowConfig, Origin};
 use twinlog_types::{ConfigChange, TopicName};
 
 use super::versions::spoken;
-use super::{Checked, Severity};
+use super::{Checked, Said, Severity};
 use crate::args::Check;
 use crate::format::{duration, plural};
 use crate::output::{table, table_text, text_width};
@@ -22,8 +22,8 @@ const WIDTH: usize = 100;
 const CLOCK_OFF_MS: u64 = 1_000;
 
 /// `hello->world.topics (line 9)`, as the JSON document has it too.
-pub(super) fn place(origin: Option<&Origin>) -> String {
-    match origin {
+pub(super) fn place(checked: &Checked, origin: Option<&Origin>) -> String {
+    match checked.holding(origin) {
         None => "default".to_owned(),
         Some(Origin { key, line: Some(line), .. }) => format!("{key} (line {line})"),
         Some(Origin { file, key, line: None }) => format!("{key} ({file})"),
@@ -37,7 +37,7 @@ pub(super) fn text(args: &Check, checked: &Checked) -> String {
     let flows = checked.configuration.flows().iter();
     for flow in flows.filter(|flow| wanted.is_none_or(|wanted| *wanted == flow.name)) {
         let _ = writeln!(out, "flow {}\n", flow.name);
-        out.push_str(&settings(flow, args.all));
+        out.push_str(&settings(flow, checked, args.all));
         match plans.next() {
             Some(Ok(plan)) => planned(&mut out, plan),
             Some(Err(failure)) => {
@@ -48,9 +48,10 @@ pub(super) fn text(args: &Check, checked: &Checked) -> String {
         out.push('\n');
     }
     let mut counts = [0, 0];
-    for (severity, problem) in &checked.problems {
+    for Said { severity, code, problem } in &checked.problems {
         counts[usize::from(*severity == Severity::Warning)] += 1;
-        let _ = writeln!(out, "{}: {problem}", severity.word());
+        let code = code.map(|code| format!(" ({code})")).unwrap_or_default();
+        let _ = writeln!(out, "{}: {problem}{code}", severity.word());
         if let Some(suggestion) = &problem.suggestion {
             let _ = writeln!(out, "  {suggestion}");
         }
@@ -61,7 +62,7 @@ pub(super) fn text(args: &Check, checked: &Checked) -> String {
 }
 
 /// What the file says; with `all` also the defaults.
-fn settings(flow: &FlowConfig, all: bool) -> String {
+fn settings(flow: &FlowConfig, checked: &Checked, all: bool) -> String {
     let mut rows = table(&["key", "value", "from"]);
     let mut defaults = 0;
     for setting in flow.settings() {
@@ -69,7 +70,13 @@ fn settings(flow: &FlowConfig, all: bool) -> String {
             defaults += 1;
             continue;
         }
-        rows.add_row([setting.key.as_str(), &setting.value, &place(setting.origin)]);
+        let mut from = place(checked, setting.origin);
+        if let (Some(Origin { line: Some(line), .. }), None) =
+            (setting.origin, checked.holding(setting.origin))
+        {
+            let _ = write!(from, ", as line {line} is refused");
+        }
+        rows.add_row([setting.key.as_str(), &setting.value, &from]);
     }
     let mut text = table_text(&rows);
     if defaults > 0 {
@@ -91,7 +98,7 @@ fn planned(out: &mut String, plan: &FlowPlan) {
         brokers(out, side);
     }
     if plan.is_one_cluster() {
-        let _ = writeln!(out, "  both are the same cluster: nothing would be copied");
+        let _ = writeln!(out, "  both are one and the same cluster: nothing would be copied");
     }
     if let Some(lease) = &plan.run_by {
         let _ = writeln!(out, "  it is run now by {}", lease.instance);
@@ -212,7 +219,7 @@ fn starts(out: &mut String, plan: &FlowPlan) {
     for (kind, title) in [
         (0, "would go on with"),
         (1, "would copy from the source's start"),
-        (2, "would take over from MM2"),
+        (2, "would take over from MM2, which made them"),
         (
             3,
             "would leave alone, as the mirror holds records that nothing explains (run --existing)",
@@ -224,7 +231,10 @@ fn starts(out: &mut String, plan: &FlowPlan) {
             by_start.iter().filter(|((it, _), _)| *it == kind).map(
                 |((_, topic), (partitions, waiting))| {
                     let partitions = plural(*partitions, "partition");
-                    format!("{topic}: {partitions}, {} to copy", plural(*waiting, "offset"))
+                    // What MM2 copied is found by contents when it is taken over.
+                    let about = if kind == 2 { "about " } else { "" };
+                    let waiting = plural(*waiting, "offset");
+                    format!("{topic}: {partitions}, {about}{waiting} to copy")
                 },
             ),
         );

@@ -53,6 +53,13 @@ impl Plan {
         self.steps.iter().all(|step| !step.changes)
     }
 
+    /// MM2 copies the flow, and follows no decision of ours.
+    pub(crate) fn not_of_mm2(&mut self) {
+        let what = "MM2 makes this mirror now and does not hold to this: it counts once `twinlog run` has \
+                    taken the flow over";
+        self.consequences.push(what.to_owned());
+    }
+
     pub(crate) fn text(&self, flow: &str) -> String {
         let about = self.group.as_ref().map(|group| format!("group {group}"));
         let about = about.or(self.topic.as_ref().map(|topic| format!("topic {topic}")));
@@ -101,7 +108,8 @@ pub(crate) fn concerned(found: &[FlowObservation], ask: &Ask) -> Result<usize, F
             wrong(
                 Code::TopicNotMirrored.word(),
                 format!("no topic {topic} is mirrored"),
-                meant(topic, names).unwrap_or_else(|| "`twinlog status` lists what is".to_owned()),
+                meant(topic, names)
+                    .unwrap_or_else(|| "`twinlog status FILE` lists what is".to_owned()),
             )
         }
         Ask::Sync { group, .. } => {
@@ -111,7 +119,7 @@ pub(crate) fn concerned(found: &[FlowObservation], ask: &Ask) -> Result<usize, F
                 Code::GroupWithoutCommits.word(),
                 format!("no group {group} is on the source"),
                 meant(group, names)
-                    .unwrap_or_else(|| "`twinlog status` lists those that are".to_owned()),
+                    .unwrap_or_else(|| "`twinlog status FILE` lists those that are".to_owned()),
             )
         }
     })
@@ -161,7 +169,7 @@ fn partitions<'a>(
         all.filter(|one| partition.is_none_or(|only| only == one.partition)).collect();
     if let (true, Some(partition)) = (wanted.is_empty(), partition) {
         let message = format!("{topic} has no partition {partition} that is mirrored");
-        return Err(wrong(Code::TopicNotMirrored.word(), message, "see `twinlog status`"));
+        return Err(wrong(Code::TopicNotMirrored.word(), message, "see `twinlog status FILE`"));
     }
     Ok(wanted)
 }

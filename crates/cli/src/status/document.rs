@@ -27,6 +27,9 @@ pub(crate) struct Flow<'a> {
     pub(crate) standing: Stands,
     pub(crate) counts: Counts,
     pub(crate) lease: Option<Lease<'a>>,
+    /// MM2 makes the mirror, or made it, and no twinlog runs it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) mm2: Option<Mm2<'a>>,
     pub(crate) commits: Option<Commits<'a>>,
     pub(crate) topics: Vec<Topic<'a>>,
     pub(crate) groups: Vec<Group<'a>>,
@@ -59,6 +62,15 @@ pub(crate) struct Lease<'a> {
     pub(crate) instance: &'a str,
     pub(crate) renewed: String,
     pub(crate) released: bool,
+}
+
+/// Who makes the mirror where that is MM2: `copied_to` and lags are of its copy then, as its own records
+/// tell them.
+#[derive(Serialize)]
+pub(crate) struct Mm2<'a> {
+    /// Null where it does not run now.
+    pub(crate) runs: Option<&'a str>,
+    pub(crate) partitions: usize,
 }
 
 /// How commits of groups are followed on the source, and why not live.
@@ -153,6 +165,10 @@ pub(crate) fn document(flows: &[FlowObservation], problems: bool) -> Document<'_
                 renewed: rfc3339(lease.renewed_ms),
                 released: lease.released,
             }),
+            mm2: found
+                .mm2
+                .as_ref()
+                .map(|mm2| Mm2 { runs: mm2.runs.as_deref(), partitions: mm2.partitions }),
             commits: found.commits.as_ref().map(|commits| Commits {
                 followed: commits.way.word(),
                 reason: commits.reason.as_deref(),

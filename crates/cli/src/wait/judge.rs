@@ -87,6 +87,21 @@ impl Verdict {
     pub(crate) fn never(&self) -> bool {
         self.open.iter().any(|open| open.never)
     }
+
+    /// The topics that are paused, where nothing else is in the way that waiting does not change.
+    pub(crate) fn paused(&self) -> Vec<&str> {
+        let never = || self.open.iter().filter(|open| open.never);
+        if never().any(|open| open.state != State::Paused.word()) {
+            return Vec::new();
+        }
+        let topics: BTreeSet<&str> = never().filter_map(|open| open.topic.as_deref()).collect();
+        topics.into_iter().collect()
+    }
+
+    /// MM2 makes the mirror, and no twinlog.
+    pub(crate) fn is_by_mm2(&self) -> bool {
+        self.open.iter().any(|open| open.code == Some(Code::Mm2StillRuns.word()))
+    }
 }
 
 /// Names a goal: flow, group, topic, partition.

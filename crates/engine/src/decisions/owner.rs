@@ -1,12 +1,13 @@
 //! The owner of a flow follows the decisions, carries them out and answers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tracing::{info, warn};
+use twinlog_mirror::replicates;
 use twinlog_offsets::state::{
     Accepted, Answer, Decided, Made, Overwrite, Pair, StateRecord, Subject,
 };
@@ -18,6 +19,8 @@ use crate::losses;
 
 /// How often decisions are looked for.
 const INTERVAL: Duration = Duration::from_secs(1);
+/// Mirrored topics that an answer names.
+const NAMED_MAX: usize = 10;
 
 /// What the loop that follows groups is asked to do.
 #[derive(Debug, Default)]
@@ -103,8 +106,10 @@ async fn carry_out(flow: &Arc<Flow>, answered: &mut BTreeMap<Subject, Answer>) {
         let answer = match (&subject, &made.what) {
             (Subject::Topic(topic, partition), Decided::Pause) => {
                 let cells = cells(flow, topic, *partition);
-                let text = format!("{} paused", partitions(cells.len()));
-                Some((true, text))
+                Some(match cells.len() {
+                    0 => nothing_of(flow, topic),
+                    count => (true, format!("{} paused", partitions(count))),
+                })
             }
             (Subject::Topic(topic, partition), Decided::Resume { accepted }) => {
                 resume(flow, topic, *partition, accepted).await
@@ -161,6 +166,30 @@ fn cells(flow: &Flow, topic: &TopicName, partition: Option<i32>) -> Vec<Arc<Cell
     .collect()
 }
 
+/// The answer to a decision that matched no partition: that nothing came of it, and what this process
+/// does mirror; or that it waits, where the file takes the topic.
+fn nothing_of(flow: &Flow, topic: &TopicName) -> (bool, String) {
+    if replicates(&flow.config, topic.as_str()) {
+        return (true, format!("nothing of {topic} is taken up yet; it holds for what comes"));
+    }
+    let mirrored: BTreeSet<TopicName> =
+        flow.cells.all().into_iter().map(|cell| cell.source.topic.clone()).collect();
+    let named: Vec<&str> = mirrored.iter().take(NAMED_MAX).map(TopicName::as_str).collect();
+    let mirrors = match mirrored.len() - named.len() {
+        _ if mirrored.is_empty() => "no topic now".to_owned(),
+        0 => named.join(", "),
+        more => format!("{} and {more} more", named.join(", ")),
+    };
+    let include = flow.config.topics.include();
+    let include = include.map_or_else(|| ".*".to_owned(), |include| include.join(","));
+    let text = format!(
+        "nothing matched: {} runs this flow with a file that leaves {topic} out (topics = {include}; \
+         it mirrors {mirrors}); the decision stays recorded, for a process whose file takes the topic",
+        flow.options.instance
+    );
+    (false, text)
+}
+
 fn partitions(count: usize) -> String {
     if count == 1 { "1 partition".to_owned() } else { format!("{count} partitions") }
 }
@@ -174,8 +203,10 @@ async fn resume(
     accepted: &[Accepted],
 ) -> Option<(bool, String)> {
     if accepted.is_empty() {
-        let count = cells(flow, topic, partition).len();
-        return Some((true, format!("{} copied again", partitions(count))));
+        return Some(match cells(flow, topic, partition).len() {
+            0 => nothing_of(flow, topic),
+            count => (true, format!("{} copied again", partitions(count))),
+        });
     }
     let mut texts = Vec::new();
     let (mut done, mut waits) = (true, false);

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use tokio::time::Instant;
+use tracing::warn;
 use twinlog_batch::Record;
-use twinlog_client::{ClientError, CommittedOffset, Isolation};
+use twinlog_client::{ClientError, CommittedOffset, ErrorCode, Isolation};
 use twinlog_flow::checkpoints::{CheckpointEmitter, checkpoint_topic};
 use twinlog_mirror::formats::Checkpoint;
 use twinlog_types::{GroupId, SourceOffset, TopicPartition};
@@ -13,6 +14,7 @@ use twinlog_types::{GroupId, SourceOffset, TopicPartition};
 use super::translate;
 use super::writing::Writer;
 use crate::commits::Commits;
+use crate::factors::{Purpose, hint};
 use crate::flow::Flow;
 use crate::internal;
 
@@ -28,6 +30,8 @@ pub(super) struct Checkpoints {
     emitter: CheckpointEmitter,
     due: Instant,
     ready: bool,
+    /// The target refuses the topic, and that was said.
+    refused: bool,
     /// Groups that had a turn since the last time.
     touched: BTreeSet<GroupId>,
 }
@@ -38,6 +42,7 @@ impl Checkpoints {
             emitter: CheckpointEmitter::new(),
             due: Instant::now(),
             ready: false,
+            refused: false,
             touched: BTreeSet::new(),
         }
     }
@@ -55,12 +60,21 @@ impl Checkpoints {
 
     /// Makes the topic and reads what stands on it, so that a restart does not write it all again.
     pub(super) async fn prepare(&mut self, flow: &Flow) -> Result<(), ClientError> {
-        if self.ready || !flow.config.emit_checkpoints_enabled {
+        let rests = self.refused && Instant::now() < self.due;
+        if self.ready || rests || !flow.config.emit_checkpoints_enabled {
             return Ok(());
         }
         let topic = flow.config.checkpoints_topic();
         let replication_factor = flow.config.checkpoints_topic_replication_factor;
-        internal::ensure_compacted(&flow.target, &topic, replication_factor).await?;
+        let made = internal::ensure_compacted(&flow.target, &topic, replication_factor).await;
+        if let Err(error) = &made
+            && error.code() == Some(ErrorCode::INVALID_REPLICATION_FACTOR)
+        {
+            // Groups are carried over all the same.
+            self.refused(flow, error);
+            return Ok(());
+        }
+        made?;
         let tp = TopicPartition { topic, partition: 0 };
         let emitter = &mut self.emitter;
         flow.target
@@ -75,6 +89,18 @@ impl Checkpoints {
         Ok(())
     }
 
+    /// The topic cannot be made: it is tried again with the time of the next checkpoints.
+    fn refused(&mut self, flow: &Flow, error: &ClientError) {
+        self.due = Instant::now() + INTERVAL;
+        if !std::mem::replace(&mut self.refused, true) {
+            let hint = hint(&flow.config, Purpose::Checkpoints, error);
+            warn!(
+                flow = %flow.name, %error,
+                "checkpoints cannot be written{hint}; MM2's clients find none, groups are carried over all the same"
+            );
+        }
+    }
+
     /// Writes what changed, when it is time to.
     pub(super) async fn write(
         &mut self,
@@ -82,7 +108,7 @@ impl Checkpoints {
         writer: &Writer,
         commits: &Commits,
     ) -> Result<(), ClientError> {
-        if !flow.config.emit_checkpoints_enabled || Instant::now() < self.due {
+        if !self.ready || Instant::now() < self.due {
             return Ok(());
         }
         let mut due = Vec::new();

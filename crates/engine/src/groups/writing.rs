@@ -134,6 +134,7 @@ impl Writer {
         let partition = standing.partition.map(|tp| tp.to_string()).unwrap_or_default();
         if let Some(code) = code {
             let reason = standing.standing.reason.unwrap_or_default();
+            let reason = flow.options.pasteable(&reason);
             warn!(flow = %flow.name, %group, partition, %code, "{reason}");
         } else {
             info!(flow = %flow.name, %group, state = %standing.standing.state, "followed");

@@ -296,7 +296,9 @@ impl Look<'_> {
 
 /// How a group stands: as its most urgent position. One that is never written weighs more here than
 /// those that are in sync: the group as a whole does not resume where it should.
-fn whole_of<'a>(parts: impl Iterator<Item = (String, &'a Standing)> + Clone) -> Standing {
+pub(super) fn whole_of<'a>(
+    parts: impl Iterator<Item = (String, &'a Standing)> + Clone,
+) -> Standing {
     let standing = worst(&Standing::in_sync(), parts.clone());
     let mut left_out = parts.filter(|(_, part)| part.state == State::Excluded);
     match left_out.next() {

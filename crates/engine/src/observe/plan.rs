@@ -11,6 +11,7 @@ use twinlog_mirror::replicates;
 use twinlog_offsets::state::Lease;
 use twinlog_types::{ClusterAlias, ClusterId, TopicName, TopicPartition};
 
+use super::hindrances::Hindrance;
 use super::load::{AllBounds, topics as known_topics};
 use super::topics::{bounds_of, listed};
 use super::{LOOKS_AT_ONCE, Observer, running};
@@ -79,7 +80,7 @@ pub struct PlannedPartition {
     pub target: TopicPartition,
     /// Where the copy would begin.
     pub start: PlannedStart,
-    /// Offsets that wait on the source.
+    /// Offsets that wait on the source; of what is taken over about so many, as contents are not compared.
     pub waiting: u64,
 }
 
@@ -90,7 +91,7 @@ pub struct FlowPlan {
     pub source: PlannedSide,
     /// The cluster that is written.
     pub target: PlannedSide,
-    /// MM2 still copies this flow: the sentence that says so.
+    /// MM2 still copies this flow, and `run` would wait: the sentence that says so.
     pub mm2_runs: Option<String>,
     /// The `twinlog run` that has the flow now.
     pub run_by: Option<Lease>,
@@ -98,6 +99,8 @@ pub struct FlowPlan {
     pub topics: TopicPlan,
     /// Every partition that would be copied.
     pub partitions: Vec<PlannedPartition>,
+    /// What has to be changed before `run` can do all of this.
+    pub hindrances: Vec<Hindrance>,
     /// What could not be read, and why.
     pub unread: Vec<String>,
 }
@@ -118,9 +121,33 @@ impl Observer {
     pub async fn plan_run(&self) -> Result<FlowPlan, ClientError> {
         let (source, target) = tokio::join!(side(&self.source), side(&self.target));
         let ((source_id, source), (target_id, target)) = (source?, target?);
+        let name = &self.config.name;
+        let (source_told, target_told) = tokio::join!(
+            self.told(&self.source, &name.source),
+            self.told(&self.target, &name.target)
+        );
+        let (source_told, target_told) = (source_told?, target_told?);
+        let brokers = (source_told.brokers, target_told.brokers);
+        let unread_of_brokers = source_told.unread.iter().chain(&target_told.unread).cloned();
+        let mut unread: Vec<String> = unread_of_brokers.collect();
+        let (source_side, target_side) = (
+            planned_side(&name.source, source_id.clone(), source_told, &source),
+            planned_side(&name.target, target_id.clone(), target_told, &target),
+        );
+        if source_id == target_id {
+            return Ok(FlowPlan {
+                hindrances: vec![self.same_cluster(&source_id)],
+                source: source_side,
+                target: target_side,
+                mm2_runs: None,
+                run_by: None,
+                topics: TopicPlan::default(),
+                partitions: Vec::new(),
+                unread,
+            });
+        }
         let pair = (source_id.clone(), target_id.clone());
         let stored = state::read(&self.target, &self.config.name.source, &pair).await?;
-        let mut unread = Vec::new();
         let mut keep = |what: &str, error: &ClientError| unread.push(format!("{what}: {error}"));
         let (listings, failed) = self.listings(&source, &target).await;
         for error in &failed {
@@ -138,7 +165,12 @@ impl Observer {
         let topics = TopicFollower::new().plan(&seen, self.config.sync_topic_configs_enabled);
         let left = Left::read(&self.config, &self.source, &self.target).await;
         let left = left.inspect_err(|error| keep("what MM2 left", error)).unwrap_or_default();
-        let mm2_runs = mm2::still_runs(&self.config, &self.target).await;
+        let mm2_runs = mm2::who_runs(&self.config, &self.target).await.map(|alive| {
+            format!(
+                "MM2 makes this mirror now ({}); `twinlog run` begins within seconds after it is stopped",
+                alive.who
+            )
+        });
         let groups = self.source.list_groups().await;
         let _ = groups.inspect_err(|error| keep("consumer groups of the source", error));
         let partitions = match self.partitions(&topics, &stored, &left).await {
@@ -148,26 +180,13 @@ impl Observer {
                 Vec::new()
             }
         };
+        let hindrances = self.unmeetable(&topics, brokers, &mut unread).await;
         let now_ms = self.now_ms();
         let runs_now = running(stored.lease.as_ref(), now_ms).state == twinlog_types::State::InSync;
-        let name = &self.config.name;
-        let (source_told, target_told) = tokio::join!(
-            self.told(&self.source, &name.source),
-            self.told(&self.target, &name.target)
-        );
-        let counted = |alias: &ClusterAlias, id, told: Told, topics: &[TopicInfo]| PlannedSide {
-            alias: alias.clone(),
-            id,
-            brokers: told.brokers,
-            topics: topics.iter().filter(|topic| topic.error.is_ok() && !topic.internal).count(),
-            offers: told.offers,
-            clock: told.clock,
-        };
-        let (source_told, target_told) = (source_told?, target_told?);
-        unread.extend(source_told.unread.iter().chain(&target_told.unread).cloned());
         Ok(FlowPlan {
-            source: counted(&name.source, source_id, source_told, &source),
-            target: counted(&name.target, target_id, target_told, &target),
+            hindrances,
+            source: source_side,
+            target: target_side,
             mm2_runs,
             run_by: stored.lease.filter(|_| runs_now),
             topics,
@@ -286,13 +305,15 @@ impl Observer {
             let copied_to = id.and_then(|id| positions.get(&(source.clone(), id)).copied());
             let bounds = sources.get(&source).copied().and_then(Result::ok).unwrap_or((0, 0));
             let holds = targets.get(&target).copied().and_then(Result::ok);
+            let target_end = holds.map_or(0, |(_, end)| end);
             let holds = holds.is_some_and(|(start, end)| start < end);
             let last = left.positions.get(&source).copied();
             let (start, from) = match copied_to {
                 Some(copied_to) => (PlannedStart::GoesOn, copied_to),
                 None if !holds => (PlannedStart::Begins, bounds.0),
                 None if last.is_some() || left.pairs.contains_key(&source) => {
-                    (PlannedStart::TakenOver(last), last.map_or(bounds.0, |last| last + 1))
+                    let copied = left.copied_to(&source, target_end).unwrap_or(bounds.0);
+                    (PlannedStart::TakenOver(last), copied)
                 }
                 None => (PlannedStart::LeftAlone, bounds.1),
             };
@@ -300,6 +321,22 @@ impl Observer {
             PlannedPartition { source, target, start, waiting }
         });
         Ok(planned.collect())
+    }
+}
+
+fn planned_side(
+    alias: &ClusterAlias,
+    id: ClusterId,
+    told: Told,
+    topics: &[TopicInfo],
+) -> PlannedSide {
+    PlannedSide {
+        alias: alias.clone(),
+        id,
+        brokers: told.brokers,
+        topics: topics.iter().filter(|topic| topic.error.is_ok() && !topic.internal).count(),
+        offers: told.offers,
+        clock: told.clock,
     }
 }
 

@@ -82,6 +82,9 @@ impl Observer {
             }
         };
         found.own = running(maps.stored.lease.as_ref(), self.now_ms());
+        if maps.stored.lease.is_none() {
+            found.own = self.cannot_start(found.own.clone()).await;
+        }
         found.replaced = self.replaced(&maps.stored, &target, &plan, &pair.0);
         if let (None, Some(reason)) = (&maps.stored.lease, &found.replaced) {
             found.own = Standing::found(State::Stopped, Code::ClusterReplaced, reason.clone());

@@ -54,6 +54,16 @@ impl Left {
         Ok(left)
     }
 
+    /// The source offset up to which MM2 has copied a partition whose mirror ends at `target_end`, without
+    /// that offset: the higher of what its copy position says, which is up to a minute old, and what follows
+    /// from its newest offset-sync if every offset behind it was copied. About right: contents are not read.
+    pub(crate) fn copied_to(&self, source: &TopicPartition, target_end: i64) -> Option<i64> {
+        let stored = self.positions.get(source).map(|last| last + 1);
+        let pair = self.pairs.get(source).and_then(|pairs| pairs.last());
+        let since = pair.filter(|pair| pair.1.0 < target_end);
+        stored.max(since.map(|pair| pair.0.0 + (target_end - pair.1.0)))
+    }
+
     /// Reads MM2's copy positions: from the topic that the file names, or dedicated mode uses; where
     /// that has none of this source, from whatever topic of a Connect cluster has some.
     pub(crate) async fn read_positions(
@@ -160,10 +170,23 @@ async fn read_pairs(
     config: &FlowConfig,
     cluster: &Cluster,
 ) -> Result<BTreeMap<TopicPartition, Vec<Pair>>, ClientError> {
-    let topic = config.offset_syncs_topic();
     let mut pairs = BTreeMap::new();
+    each_sync(config, cluster, |of, pair| {
+        take_pair(pairs.entry(of).or_insert_with(Vec::new), pair);
+    })
+    .await?;
+    Ok(pairs)
+}
+
+/// Reads MM2's offset-syncs of a flow in their order, from the cluster that holds them.
+pub(crate) async fn each_sync(
+    config: &FlowConfig,
+    cluster: &Cluster,
+    mut take: impl FnMut(TopicPartition, Pair) + Send,
+) -> Result<(), ClientError> {
+    let topic = config.offset_syncs_topic();
     if partitions(cluster, &topic).await? == 0 {
-        return Ok(pairs);
+        return Ok(());
     }
     let tp = TopicPartition { topic, partition: 0 };
     cluster
@@ -171,18 +194,15 @@ async fn read_pairs(
             let (key, value) = (record.key.as_deref(), record.value.as_deref());
             let Ok(sync) = OffsetSync::decode(key, value) else { return };
             let of = TopicPartition { topic: sync.topic, partition: sync.partition };
-            take_pair(
-                pairs.entry(of).or_insert_with(Vec::new),
-                (SourceOffset(sync.upstream), TargetOffset(sync.downstream)),
-            );
+            take(of, (SourceOffset(sync.upstream), TargetOffset(sync.downstream)));
         })
         .await?;
-    Ok(pairs)
+    Ok(())
 }
 
 /// As MM2's own reader does it: a step back on the source (MM2 began again after a kill) makes what
 /// was known before worthless.
-fn take_pair(pairs: &mut Vec<Pair>, pair: Pair) {
+pub(crate) fn take_pair(pairs: &mut Vec<Pair>, pair: Pair) {
     if pairs.last().is_some_and(|last| pair.0 < last.0 || pair.1 < last.1) {
         pairs.clear();
     }
@@ -198,9 +218,23 @@ fn take_pair(pairs: &mut Vec<Pair>, pair: Pair) {
     }
 }
 
-/// Whether MM2 still copies this flow: the sentence that says so, and what to do. That it cannot be
-/// found out holds nobody up: a broker that is down, or a right that is missing, is no MM2.
+/// A MM2 that copies a flow now.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Alive {
+    /// Who it is, as its group on the target shows.
+    pub(crate) who: String,
+    /// That it copies, and what to do before another process can.
+    pub(crate) reason: String,
+}
+
+/// Whether MM2 still copies this flow: the sentence that says so, and what to do.
 pub(crate) async fn still_runs(config: &FlowConfig, target: &Cluster) -> Option<String> {
+    who_runs(config, target).await.map(|alive| alive.reason)
+}
+
+/// The MM2 that copies this flow now. That it cannot be found out holds nobody up: a broker that is down,
+/// or a right that is missing, is no MM2.
+pub(crate) async fn who_runs(config: &FlowConfig, target: &Cluster) -> Option<Alive> {
     let dedicated: GroupId = config.worker_group().as_str().into();
     let asking = async {
         let mut groups = vec![(dedicated.clone(), true)];
@@ -223,14 +257,14 @@ pub(crate) async fn still_runs(config: &FlowConfig, target: &Cluster) -> Option<
             }
         }
         for (group, ours) in groups {
-            if let Some(reason) = alive(config, target, &group, ours).await? {
-                return Ok(Some(reason));
+            if let Some(alive) = alive(config, target, &group, ours).await? {
+                return Ok(Some(alive));
             }
         }
         Ok::<_, ClientError>(None)
     };
     match tokio::time::timeout(2 * LIST_WITHIN, asking).await {
-        Ok(Ok(reason)) => reason,
+        Ok(Ok(alive)) => alive,
         Ok(Err(error)) => {
             warn!(flow = %config.name, %error, "whether MM2 still runs cannot be found out");
             None
@@ -247,7 +281,7 @@ async fn alive(
     target: &Cluster,
     group: &GroupId,
     dedicated: bool,
-) -> Result<Option<String>, ClientError> {
+) -> Result<Option<Alive>, ClientError> {
     let described = match target.describe_group(group, GroupKind::Classic).await {
         Err(error) if error.code() == Some(ErrorCode::GROUP_ID_NOT_FOUND) => return Ok(None),
         described => described?,
@@ -257,11 +291,15 @@ async fn alive(
     }
     let members = described.members;
     if dedicated {
-        return Ok(Some(format!(
+        let word = if members == 1 { "member" } else { "members" };
+        let who =
+            format!("its worker group {group} on {} has {members} {word}", config.name.target);
+        let reason = format!(
             "MM2 still copies this flow: its worker group {group} on {} has {members} members; stop \
              MM2 (this process begins by itself within seconds after that)",
             config.name.target
-        )));
+        );
+        return Ok(Some(Alive { who, reason }));
     }
     let running: BTreeSet<String> = described
         .member_list
@@ -274,12 +312,17 @@ async fn alive(
     }
     let connector = Left::read_positions(config, target).await?.connector;
     let Some(connector) = connector.filter(|name| running.contains(name)) else { return Ok(None) };
-    Ok(Some(format!(
+    let who = format!(
+        "connector {connector} of the Connect cluster {group} on {} has tasks",
+        config.name.target
+    );
+    let reason = format!(
         "MM2 still copies this flow: connector {connector} of the Connect cluster {group} on {} has \
          tasks; stop it (PUT /connectors/{connector}/stop), this process begins by itself within \
          seconds after that",
         config.name.target
-    )))
+    );
+    Ok(Some(Alive { who, reason }))
 }
 
 /// The name of MM2's connector of copy positions, where none was found.

@@ -221,12 +221,12 @@ fn settle(flow: &Arc<Flow>, foreign: Foreign, taking: Taking) {
             let mut copier = Copier::new(setup, flow.producer, start, high);
             copier.stop(Stop {
                 code: Code::TargetNotEmpty,
-                reason: format!(
+                reason: flow.options.pasteable(&format!(
                     "{target} on {} holds offsets {low} to {} ({} records at most) {why}; nothing is written to it. `twinlog run FILE --existing match` looks for the common part by contents, `--existing append` writes behind what is there",
                     flow.name.target,
                     high.0 - 1,
                     high.since(low)
-                ),
+                )),
                 range: None,
                 passing: false,
             });

@@ -149,3 +149,22 @@ async fn a_group_that_is_moved_back_on_the_source_is_followed_over_a_restart() {
     until("it is followed", || stands(30)).await;
     engine.shutdown().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_decision_about_a_topic_that_the_owners_file_leaves_out_says_that_nothing_matched() {
+    let world = World::new(2_401, 1);
+    for topic in ["orders", "other"] {
+        world.source.create_topic(topic, 2, &[]).unwrap();
+    }
+    let engine = world.start_with("hello->world.topics = other\n");
+    world.until_equal(&BTreeMap::from([("other".to_owned(), 2)])).await;
+    let subject = Subject::Topic("orders".into(), None);
+    for (at_ms, what) in [(1, Decided::Pause), (2, Decided::Resume { accepted: Vec::new() })] {
+        decide(&world, at_ms, subject.clone(), what).await;
+        let (done, text) = answer(&world, at_ms, &subject).await;
+        assert!(!done && text.starts_with("nothing matched: engine-0 runs"), "{text}");
+        assert!(text.contains("leaves orders out (topics = other; it mirrors"), "{text}");
+        assert!(text.contains("other"), "{text}");
+    }
+    engine.shutdown().await;
+}

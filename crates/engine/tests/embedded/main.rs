@@ -12,6 +12,7 @@ mod offsets;
 mod ownership;
 mod scenarios;
 mod share_groups;
+mod starting;
 mod stored;
 mod support;
 mod takeover;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Deref;
 
-use twinlog_embedded::{EmbeddedOptions, Isolation, NewRecord, Record};
+use twinlog_embedded::{EmbeddedCluster, EmbeddedOptions, Isolation, NewRecord, Record};
 
 pub(crate) use twinlog_worlds::until;
 
@@ -49,6 +49,16 @@ impl World {
             several(target);
             change(source, target);
         }))
+    }
+
+    /// Two clusters that are there.
+    pub(crate) fn between(seed: u64, source: EmbeddedCluster, target: EmbeddedCluster) -> Self {
+        Self(twinlog_worlds::World::between(seed, source, target))
+    }
+
+    /// Without the lines of every file that say something of this key.
+    pub(crate) fn not_saying(self, key: &str) -> Self {
+        Self(self.0.not_saying(key))
     }
 
     pub(crate) fn source_records(&self, topic: &str, partition: i32) -> Vec<Record> {

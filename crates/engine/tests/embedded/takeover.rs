@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use twinlog_embedded::{Isolation, NewRecord, Record};
 use twinlog_engine::observe::FlowObservation;
 use twinlog_engine::{Engine, Existing};
+use twinlog_mirror::SyncTranslation;
 use twinlog_mirror::formats::OffsetSync;
 use twinlog_mirror::formats::connect::{CopyPosition, SOURCE_CONNECTOR, partition_of_key};
-use twinlog_types::{Code, SourceOffset, TargetOffset, TopicPartition, Translation};
+use twinlog_types::{Code, SourceOffset, State, TargetOffset, TopicPartition, Translation};
 
 use crate::support::{World, until};
 
@@ -309,4 +310,102 @@ async fn offset_syncs_alone_explain_what_mm2_copied_within_its_first_minute() {
     let engine = world.start();
     world.until_equal(&one()).await;
     engine.shutdown().await;
+}
+
+/// State and code of the only partition, and its reason.
+fn of_partition(found: &FlowObservation) -> (State, Option<Code>, String) {
+    let topic = found.topics.iter().find(|topic| topic.topic.as_str() == "orders").expect("orders");
+    let standing = &topic.partitions[0].standing;
+    assert_eq!((topic.standing.state, topic.standing.code), (standing.state, standing.code));
+    (standing.state, standing.code, standing.reason.clone().unwrap_or_default())
+}
+
+async fn seen(world: &World) -> FlowObservation {
+    let observer = world.observer("");
+    let mut found = FlowObservation::new(observer.config.name.clone());
+    observer.observe(&mut found).await;
+    observer.observe_mm2(&mut found).await;
+    assert_eq!(found.missing, []);
+    found
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mirror_that_mm2_makes_is_told_as_mm2s_by_whoever_never_ran_it() {
+    let world = half(3_210, 1_000, 1_000);
+    stored(&world, SOURCE_CONNECTOR, OFFSETS, 850);
+    synced(&world, &[(0, 0), (900, 900)]);
+    world.source.commit_offset("early", "orders", 0, 950).unwrap();
+    world.source.commit_offset("late", "orders", 0, 900).unwrap();
+    world.target.commit_offset("late", "hello.orders", 0, 900).unwrap();
+    world.target.set_members_of("hello-mm2", "connect");
+
+    let found = seen(&world).await;
+    assert_eq!((found.own.state, found.own.code), (State::Waiting, Some(Code::Mm2StillRuns)));
+    let reason = found.standing().reason.unwrap_or_default();
+    for part in [
+        "MM2 makes this mirror (its worker group hello-mm2 on world has 1 member)",
+        "no twinlog has ever run this flow",
+        "`twinlog run FILE` would wait until MM2 is stopped",
+        "`twinlog doctor FILE`",
+        "`twinlog verify FILE`",
+    ] {
+        assert!(reason.contains(part), "{part}: {reason}");
+    }
+    // 100 records behind the newest offset-sync, and the position is older than both.
+    let (state, code, told) = of_partition(&found);
+    assert_eq!((state, code), (State::InSync, None), "{told}");
+    assert!(told.contains("MM2 copied it up to about source offset 1000"), "{told}");
+    let partition =
+        &found.topics.iter().find(|one| one.topic.as_str() == "orders").unwrap().partitions[0];
+    assert_eq!((partition.copied_to, partition.lag_records), (Some(1_000), Some(0)));
+    // MM2's place of 950 is one behind its sync at 900, as OffsetSyncStore has it.
+    let group = |name: &str| found.groups.iter().find(|one| one.group.as_str() == name).unwrap();
+    let (early, late) = (&group("early").partitions[0], &group("late").partitions[0]);
+    assert_eq!(early.standing.state, State::CatchingUp);
+    let told = early.standing.reason.clone().unwrap_or_default();
+    assert!(told.contains("no commit on the target, MM2 translates 950 to 901"), "{told}");
+    assert!(told.contains("`twinlog doctor FILE --group 'early'`"), "{told}");
+    assert_eq!((late.standing.state, late.translation), (State::InSync, "unknown"));
+
+    let observer = world.observer("");
+    let orders = TopicPartition::new("orders", 0);
+    let mm2 = observer.mm2().await.unwrap().expect("MM2's");
+    let answer = mm2.answer(&orders, SourceOffset(950));
+    assert_eq!(answer.translation, SyncTranslation::To(TargetOffset(901)));
+    assert_eq!(answer.sync, Some((SourceOffset(900), TargetOffset(900))));
+    assert!(mm2.by().runs.is_some_and(|who| who.contains("hello-mm2")));
+
+    // What came since waits for MM2.
+    world.source.append("orders", 0, &records(1_000..1_020)).unwrap();
+    let (state, code, told) = of_partition(&seen(&world).await);
+    assert_eq!((state, code), (State::CatchingUp, None), "{told}");
+    assert!(told.contains("about 20 offsets of the source wait"), "{told}");
+    // Also what `run` would take over is counted so.
+    let plan = observer.plan_run().await.unwrap();
+    assert_eq!(plan.partitions[0].waiting, 20);
+
+    // Stopped, it is told as such, and taken over by who runs it then.
+    assert!(world.target.delete_group("hello-mm2"));
+    let found = seen(&world).await;
+    assert_eq!((found.own.state, found.own.code), (State::Waiting, Some(Code::MirrorNotRunning)));
+    let reason = found.standing().reason.unwrap_or_default();
+    assert!(reason.contains("MM2 made this mirror (1 partition) and does not run now"), "{reason}");
+    assert!(reason.contains("`twinlog run FILE` takes the mirror over where it ends"), "{reason}");
+    let (state, code, _) = of_partition(&found);
+    assert_eq!((state, code), (State::Waiting, Some(Code::MirrorNotRunning)));
+    let engine = world.start();
+    world.until_equal(&one()).await;
+    engine.shutdown().await;
+    let found = seen(&world).await;
+    assert_eq!(found.mm2, None, "it is ours now");
+    assert!(observer.mm2().await.unwrap().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn records_of_neither_are_not_told_as_mm2s() {
+    let world = half(3_211, 100, 50);
+    let found = seen(&world).await;
+    assert_eq!(found.mm2, None);
+    let (state, code, _) = of_partition(&found);
+    assert_eq!((state, code), (State::Stopped, Some(Code::TargetNotEmpty)));
 }
