@@ -13,7 +13,7 @@ mod versions;
 use std::process::ExitCode;
 
 use twinlog_engine::observe::{FlowPlan, Hindrance, PlannedStart};
-use twinlog_mirror::{Configuration, Origin, Problem};
+use twinlog_mirror::{Configuration, FlowConfig, Origin, Problem};
 use twinlog_types::Code;
 
 use crate::args::Check;
@@ -54,7 +54,7 @@ impl Said {
     }
 
     /// What keeps `run` from doing its work on these clusters.
-    fn online(hindrance: &Hindrance, file: &str) -> Self {
+    fn online(severity: Severity, hindrance: &Hindrance, file: &str) -> Self {
         let origin = hindrance.origin.as_ref();
         let problem = Problem {
             file: origin.map_or(file, |origin| &origin.file).to_owned(),
@@ -63,7 +63,11 @@ impl Said {
             message: hindrance.message.clone(),
             suggestion: Some(hindrance.suggestion.clone()),
         };
-        Self { severity: Severity::Error, code: Some(hindrance.code), problem }
+        Self { severity, code: Some(hindrance.code), problem }
+    }
+
+    fn is_online_error(&self) -> bool {
+        self.code.is_some() && self.severity == Severity::Error
     }
 
     /// Whether it is that the value at this place is refused, so that the default holds.
@@ -102,9 +106,14 @@ pub(crate) fn check(args: &Check, out: Output) -> Result<ExitCode, Failure> {
     if args.online && !errors {
         checked.plans = online(args, &checked.configuration)?;
         let file = looking::file(&args.common);
-        let hindrances = checked.plans.iter().flatten().flat_map(|plan| &plan.hindrances);
+        let flows = checked.plans.iter().flatten().flat_map(|plan| &plan.hindrances);
+        let flows = flows.map(|hindrance| (Severity::Error, hindrance));
+        // Nothing but heartbeats goes where no flow is enabled.
+        let beats = heartbeats(args, &checked.configuration)?;
+        let beats = beats.iter().map(|hindrance| (Severity::Warning, hindrance));
         let mut said: Vec<Said> = Vec::new();
-        for one in hindrances.map(|hindrance| Said::online(hindrance, &file)) {
+        for (severity, hindrance) in flows.chain(beats) {
+            let one = Said::online(severity, hindrance, &file);
             // Flows in both directions meet the same clusters.
             if !said.iter().any(|before| before.problem == one.problem) {
                 said.push(one);
@@ -130,18 +139,38 @@ fn exit(checked: &Checked, errors: bool) -> u8 {
     let wrong = checked.plans.iter().flatten().any(|plan| {
         let left_alone = |start| start == PlannedStart::LeftAlone;
         let offers = plan.source.offers.iter().chain(&plan.target.offers);
-        !plan.hindrances.is_empty()
-            || offers.clone().any(|offer| !offer.lacks.is_empty())
+        offers.clone().any(|offer| !offer.lacks.is_empty())
             || plan.mm2_runs.is_some()
             || !plan.topics.stopped.is_empty()
             || plan.partitions.iter().any(|partition| left_alone(partition.start))
     });
+    // What keeps `run` from its work, here or where only heartbeats go.
+    let wrong = wrong || checked.problems.iter().any(Said::is_online_error);
     match (errors, unknown, wrong) {
         (true, ..) => USAGE,
         (_, true, _) => NOT_FOUND_OUT,
         (_, _, true) => WRONG,
         _ => 0,
     }
+}
+
+/// What keeps heartbeats from being written where no flow is enabled. What cannot be asked is told by the
+/// plans of the flows between the same clusters.
+fn heartbeats(args: &Check, configuration: &Configuration) -> Result<Vec<Hindrance>, Failure> {
+    let timeout = args.common.timeout;
+    let only = |flow: &&FlowConfig| !flow.enabled && args.common.flow.is_none();
+    let observers = configuration
+        .heartbeat_flows()
+        .filter(only)
+        .map(|flow| config::observer(configuration, flow, timeout.mul_f64(0.8)))
+        .collect::<Result<Vec<_>, _>>()?;
+    threads::block_on(async {
+        let found = looking::each(observers, |observer| async move {
+            let within = looking::look_within(timeout);
+            tokio::time::timeout(within, observer.heartbeats_hindrance()).await
+        });
+        Ok(found.await.into_iter().flatten().flatten().flatten().collect())
+    })
 }
 
 fn online(

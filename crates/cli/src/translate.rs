@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::OnceCell;
 use twinlog_client::{ClientError, GroupKind};
 use twinlog_doctor::near;
+use twinlog_engine::named_file;
 use twinlog_engine::observe::{MappedPartition, Mirror, Mm2Sight, Observer, shell_word};
 use twinlog_flow::Standing;
 use twinlog_mirror::{SyncTranslation, replicates};
@@ -276,6 +277,15 @@ impl Translator {
             ));
         }
         let Some((flow, offsets)) = answers.pop() else { return Err(no_map(None)) };
+        let by_mm2 = self.flows.iter().any(|flow| matches!(flow.mm2.get(), Some(Some(_))));
+        if by_mm2 {
+            let next = format!(
+                "no twinlog has ever run {flow}, and MM2 makes the mirror: `twinlog doctor FILE --group \
+                 {0}` says how exact its places are, `twinlog rehearse FILE --group {0}` tries them",
+                shell_word(group.as_str())
+            );
+            eprintln!("twinlog: {}", named_file(&next, &self.file));
+        }
         let known = offsets.iter().all(|offset| offset.translated.is_known());
         if out.json {
             Output::document(&GroupAnswer { version: 1, flow, group: group.as_str(), offsets })?;
@@ -393,8 +403,7 @@ fn said_by_mm2(mm2: &Mm2Sight, tp: &TopicPartition, offset: i64) -> String {
     let answer = mm2.answer(tp, SourceOffset(offset));
     match (answer.translation, answer.sync) {
         (SyncTranslation::To(place), Some((source, target))) => {
-            let again = u64::try_from(offset - source.0 - 1).unwrap_or(0);
-            let again = match again {
+            let again = match answer.again(SourceOffset(offset)) {
                 0 => String::new(),
                 again => format!(", up to {again} records before it are read again"),
             };

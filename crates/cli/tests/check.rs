@@ -103,7 +103,9 @@ fn what_clusters_tell_of_their_versions_and_clocks_is_said() {
     let text =
         SOUND.replace("127.0.0.1:1", old.bootstrap()).replace("127.0.0.1:2", new.bootstrap());
     // The source has one broker.
-    let text = format!("{text}offset-syncs.topic.replication.factor = 1\n");
+    let text = format!(
+        "{text}offset-syncs.topic.replication.factor = 1\nheartbeats.topic.replication.factor = 1\n"
+    );
     let output = check("clusters", &text, &["--online", "--json"]);
     let said = document(&output);
     assert_eq!(output.status.code(), Some(0), "{said}");
@@ -146,8 +148,12 @@ fn a_value_that_is_refused_is_not_where_the_default_comes_from() {
 }
 
 fn errors(document: &Value) -> Vec<(&str, &str, &str)> {
+    of_severity(document, "error")
+}
+
+fn of_severity<'a>(document: &'a Value, severity: &str) -> Vec<(&'a str, &'a str, &'a str)> {
     let problems = document["problems"].as_array().expect("problems").iter();
-    let errors = problems.filter(|problem| problem["severity"] == "error");
+    let errors = problems.filter(|problem| problem["severity"] == severity);
     errors
         .map(|problem| {
             let of = |what: &str| problem[what].as_str().unwrap_or_default();
@@ -180,13 +186,20 @@ fn factors_that_the_clusters_cannot_meet_are_errors_with_property_line_and_code(
             "checkpoints.topic.replication.factor".to_owned(),
             "say checkpoints.topic.replication.factor = 1, or add brokers to world".to_owned(),
         ),
-        of_flow("heartbeats.topic.replication.factor", "world"),
+        (
+            "heartbeats.topic.replication.factor".to_owned(),
+            "say heartbeats.topic.replication.factor = 1, or add brokers to world".to_owned(),
+        ),
         of_flow("replication.factor", "world"),
     ];
     let expected: Vec<_> =
         expected.iter().map(|(key, next)| (missing, key.as_str(), next.as_str())).collect();
     assert_eq!(errors(&found), expected, "{found}");
     assert_eq!(found["problems"][2]["line"], 7, "{found}");
+    // Heartbeats of the other direction, whose flow is not enabled.
+    let beats = "heartbeats.topic.replication.factor";
+    let next = format!("say {beats} = 1, or add brokers to hello");
+    assert_eq!(of_severity(&found, "warning"), [(missing, beats, next.as_str())], "{found}");
 
     // The lines that it says are what it takes.
     let lines = expected.iter().map(|(_, key, _)| format!("{key} = 1\n"));
@@ -200,7 +213,8 @@ fn factors_that_the_clusters_cannot_meet_are_errors_with_property_line_and_code(
 fn two_aliases_of_one_cluster_are_an_error() {
     let binary = Path::new(env!("CARGO_BIN_EXE_twinlog"));
     let one = Embedded::start(binary, &["--topics", "orders"]).expect("an embedded cluster");
-    let text = SOUND.replace("127.0.0.1:1", one.bootstrap());
+    let text = format!("{SOUND}heartbeats.topic.replication.factor = 1\n");
+    let text = text.replace("127.0.0.1:1", one.bootstrap());
     let text = text.replace("127.0.0.1:2", &one.bootstrap().replace("127.0.0.1", "localhost"));
     let output = check("one-cluster", &text, &["--online", "--json"]);
     assert_eq!(output.status.code(), Some(1));

@@ -134,6 +134,11 @@ impl Unmeetable {
 
     /// What is wrong, and what it means.
     pub fn message(&self) -> String {
+        format!("{}; {}", self.what(), self.purpose.consequence())
+    }
+
+    /// What is wrong.
+    pub fn what(&self) -> String {
         let brokers = match self.brokers {
             1 => "1 broker".to_owned(),
             n => format!("{n} brokers"),
@@ -145,11 +150,9 @@ impl Unmeetable {
             [] => String::new(),
         };
         format!(
-            "{}{default} replicas are more than {} has, which is {brokers}: {topics} cannot be made \
-             there (INVALID_REPLICATION_FACTOR); {}",
-            self.factor,
-            self.cluster,
-            self.purpose.consequence()
+            "{} has {brokers}, too few for {} replicas{default}: {topics} cannot be made there \
+             (INVALID_REPLICATION_FACTOR)",
+            self.cluster, self.factor
         )
     }
 
@@ -164,6 +167,8 @@ fn key(config: &FlowConfig, purpose: Purpose) -> String {
     let property = purpose.property();
     match config.origin(property) {
         Some(origin) => origin.key.clone(),
+        // The other direction beats, too, whether it is enabled or not.
+        None if purpose == Purpose::Heartbeats => property.to_owned(),
         None => format!("{}.{property}", config.name),
     }
 }
@@ -240,7 +245,7 @@ mod tests {
             assert_eq!((found.factor, found.brokers, &found.origin), (3, 1, &None));
             let property = purpose.property();
             assert_eq!(found.line(), format!("hello->world.{property} = 1"));
-            assert!(found.message().contains("3 (the default) replicas"), "{}", found.message());
+            assert!(found.message().contains("3 replicas (the default)"), "{}", found.message());
             assert_eq!(find(&config, purpose, 3), None);
         }
         assert_eq!(find(&config, Purpose::Mirrors, 2), None);

@@ -90,6 +90,22 @@ impl Observer {
         found.into_iter().map(Hindrance::from).collect()
     }
 
+    /// That the target has too few brokers for the topic of the heartbeats, which are written there for each
+    /// pair of clusters, also where no flow is enabled.
+    ///
+    /// # Errors
+    ///
+    /// When the target cannot be asked.
+    pub async fn heartbeats_hindrance(&self) -> Result<Option<Hindrance>, ClientError> {
+        let topic = self.config.policy.heartbeats_topic();
+        if !self.config.emit_heartbeats_enabled || !is_missing(&self.target, &topic).await? {
+            return Ok(None);
+        }
+        let at = (&self.config.name.target, self.target.brokers().await?.len());
+        let found = Unmeetable::find(&self.config, Purpose::Heartbeats, vec![topic], at);
+        Ok(found.map(Hindrance::from))
+    }
+
     /// How a flow stands that nobody ever ran: what a `run` would be refused at its start is told before it
     /// is tried again.
     pub(super) async fn cannot_start(&self, never: Standing) -> Standing {
@@ -106,7 +122,7 @@ impl Observer {
         let reason = format!(
             "{}, and none can start: {}; say {}, or add brokers",
             never.reason.unwrap_or_default(),
-            found.message(),
+            found.what(),
             found.line()
         );
         Standing { state: State::Stopped, code: never.code, reason: Some(reason) }

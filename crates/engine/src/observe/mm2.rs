@@ -42,6 +42,14 @@ pub struct Mm2Sight {
     syncs: BTreeMap<TopicPartition, OffsetSyncStore>,
 }
 
+impl Mm2Answer {
+    /// How many records before `offset` a group would read again at most: what lies behind the offset-sync,
+    /// of which MM2 knows only that it is more than nothing.
+    pub fn again(&self, offset: SourceOffset) -> u64 {
+        self.sync.map_or(0, |sync| offset.since(sync.0).saturating_sub(1))
+    }
+}
+
 impl Mm2Sight {
     /// Who makes the mirror.
     pub fn by(&self) -> ByMm2 {
@@ -104,7 +112,12 @@ impl Observer {
         for group in found.groups.iter_mut().filter(|group| group.kind != GroupKind::Share) {
             let mut any = false;
             for position in &mut group.partitions {
-                any |= told_of_position(&sight, group.group.as_str(), position);
+                any |= told_of_position(
+                    &sight,
+                    self.config.offset_lag_max,
+                    group.group.as_str(),
+                    position,
+                );
             }
             if any {
                 let parts = group.partitions.iter().map(|position| {
@@ -223,28 +236,43 @@ fn told_of_partition(sight: &Mm2Sight, tp: &TopicPartition, seen: &mut Partition
 }
 
 /// Tells where MM2 puts a group that twinlog has no map for. Whether it did.
-fn told_of_position(sight: &Mm2Sight, group: &str, position: &mut GroupPosition) -> bool {
+fn told_of_position(
+    sight: &Mm2Sight,
+    lag_max: u64,
+    group: &str,
+    position: &mut GroupPosition,
+) -> bool {
     let (Some(offset), Some(Code::NothingCopied)) =
         (position.source_offset, position.standing.code)
     else {
         return false;
     };
     let tp = TopicPartition::new(position.topic.clone(), position.partition);
-    let Some(store) = sight.syncs.get(&tp) else { return false };
+    if !sight.syncs.contains_key(&tp) {
+        return false;
+    }
     let stands = match position.committed_target {
         Some(at) => format!("the group stands at {at} on the target"),
         None => "the group has no commit on the target".to_owned(),
     };
     let judged = format!("`twinlog doctor FILE --group '{group}'` judges it");
-    position.standing = match (store.translate(SourceOffset(offset)), position.committed_target) {
-        (SyncTranslation::To(place), Some(at)) if at >= place.0 => Standing {
-            state: State::InSync,
-            code: None,
-            reason: Some(format!("{stands}, MM2 translates {offset} to {place}; {judged}")),
-        },
-        (SyncTranslation::To(place), _) => {
-            let reason = format!("{stands}, MM2 translates {offset} to {place}; {judged}");
+    let answer = sight.answer(&tp, SourceOffset(offset));
+    let again = answer.again(SourceOffset(offset));
+    position.standing = match (answer.translation, position.committed_target) {
+        (SyncTranslation::To(place), at) => {
+            let read_again = match again {
+                0 => String::new(),
+                again => format!(", up to {again} records before its place are read again there"),
+            };
+            let reason =
+                format!("{stands}, MM2 translates {offset} to {place}{read_again}; {judged}");
+            let coarse = again > lag_max.saturating_mul(2);
             match sight.alive {
+                _ if at.is_some_and(|at| at >= place.0) => Standing {
+                    state: State::InSync,
+                    code: coarse.then_some(Code::TranslationCoarse),
+                    reason: Some(reason),
+                },
                 Some(_) => Standing::because(State::CatchingUp, reason),
                 None => Standing::found(State::Waiting, Code::MirrorNotRunning, reason),
             }

@@ -33,7 +33,7 @@ async fn factors_that_a_cluster_cannot_meet_are_named_with_property_and_line_bef
     let of_flow = [
         "hello->world.offset-syncs.topic.replication.factor",
         "hello->world.checkpoints.topic.replication.factor",
-        "hello->world.heartbeats.topic.replication.factor",
+        "heartbeats.topic.replication.factor",
         "hello->world.replication.factor",
     ];
     assert_eq!(keys(&plan), BTreeSet::from(of_flow));
@@ -41,7 +41,11 @@ async fn factors_that_a_cluster_cannot_meet_are_named_with_property_and_line_bef
         plan.hindrances.iter().find(|one| one.message.contains("mm2-twinlog.hello.internal"));
     let state = state.expect("the state topic is needed");
     assert_eq!(state.code, Code::TopicMissingOnTarget);
-    assert!(state.message.contains("world has, which is 1 broker"), "{}", state.message);
+    assert!(
+        state.message.contains("world has 1 broker, too few for 3 replicas"),
+        "{}",
+        state.message
+    );
     assert!(state.message.contains("cannot start this flow"), "{}", state.message);
     let line = "hello->world.offset-syncs.topic.replication.factor = 1";
     assert!(state.suggestion.contains(line), "{}", state.suggestion);

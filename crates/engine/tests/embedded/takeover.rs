@@ -337,6 +337,8 @@ async fn a_mirror_that_mm2_makes_is_told_as_mm2s_by_whoever_never_ran_it() {
     world.source.commit_offset("early", "orders", 0, 950).unwrap();
     world.source.commit_offset("late", "orders", 0, 900).unwrap();
     world.target.commit_offset("late", "hello.orders", 0, 900).unwrap();
+    world.source.commit_offset("coarse", "orders", 0, 899).unwrap();
+    world.target.commit_offset("coarse", "hello.orders", 0, 1).unwrap();
     world.target.set_members_of("hello-mm2", "connect");
 
     let found = seen(&world).await;
@@ -365,7 +367,13 @@ async fn a_mirror_that_mm2_makes_is_told_as_mm2s_by_whoever_never_ran_it() {
     let told = early.standing.reason.clone().unwrap_or_default();
     assert!(told.contains("no commit on the target, MM2 translates 950 to 901"), "{told}");
     assert!(told.contains("`twinlog doctor FILE --group 'early'`"), "{told}");
-    assert_eq!((late.standing.state, late.translation), (State::InSync, "unknown"));
+    let stands = (late.standing.state, late.standing.code, late.translation);
+    assert_eq!(stands, (State::InSync, None, "unknown"));
+    // As MM2 has it, and 898 records back: more than two intervals of its syncs explain.
+    let coarse = &group("coarse").partitions[0].standing;
+    assert_eq!((coarse.state, coarse.code), (State::InSync, Some(Code::TranslationCoarse)));
+    let told = coarse.reason.clone().unwrap_or_default();
+    assert!(told.contains("MM2 translates 899 to 1, up to 898 records before its place"), "{told}");
 
     let observer = world.observer("");
     let orders = TopicPartition::new("orders", 0);
