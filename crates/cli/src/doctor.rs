@@ -11,15 +11,14 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use twinlog_doctor::{
-    Assumed, Diagnosis, Outcome, Rest, Seen, Survey, Trouble, Wanted, assume, diagnose,
-};
+use twinlog_doctor::{Diagnosis, Outcome, Rest, Survey, Trouble, Wanted, diagnose};
 use twinlog_engine::observe::Observer;
-use twinlog_types::{ClusterAlias, FlowName};
+use twinlog_types::FlowName;
 
-use crate::args::{Common, Doctor};
+use crate::args::Doctor;
 use crate::config;
-use crate::looking::{self, Looking};
+use crate::discovery::{self, Opened};
+use crate::looking;
 use crate::output::{Failure, NOT_FOUND_OUT, Output, WRONG};
 use crate::threads;
 
@@ -31,7 +30,10 @@ pub(crate) fn doctor(args: &Doctor, out: Output) -> Result<ExitCode, Failure> {
     let began = Instant::now();
     threads::block_on(async {
         let connect = ask_connect(args).await;
-        let (looking, assumed) = open(args, connect.as_ref()).await?;
+        let rest = connect.as_ref().and_then(|connect| connect.as_deref().ok());
+        let common = looking::with_time_for_both(&args.common);
+        let opened = discovery::open(&common, rest, args.common.timeout).await?;
+        let Opened { looking, common, assumed, keys } = opened;
         if looking.observers.is_empty() {
             return Err(Failure::usage("no flow is enabled", "say SOURCE->TARGET.enabled = true"));
         }
@@ -46,55 +48,23 @@ pub(crate) fn doctor(args: &Doctor, out: Output) -> Result<ExitCode, Failure> {
                 config::now_ms(),
             );
             survey.facts.connect.clone_from(&connect);
+            survey.facts.assumed.clone_from(&keys);
             survey.wanted.clone_from(&wanted);
             (observer.clone(), survey)
         });
         let timeout = args.common.timeout.saturating_sub(began.elapsed());
         let read = looking::each(all, |(observer, survey)| read(observer, survey, timeout)).await;
-        let file = looking::file(&args.common);
+        let file = looking::file(&common);
         let diagnoses: Vec<Diagnosis> =
             read.into_iter().map(|mut survey| diagnose(&mut survey, &wanted, &file)).collect();
         answer(args, out, &file, &assumed, &diagnoses)
     })
 }
 
-/// Opens the configuration; without a file, the one that what is there allows to conclude, and what
-/// was concluded.
-async fn open(args: &Doctor, connect: Option<&Connect>) -> Result<(Looking, Vec<String>), Failure> {
-    let common = looking::with_time_for_both(&args.common);
-    if common.file.is_some() || common.source.is_none() {
-        return Ok((Looking::open(&common)?, Vec::new()));
-    }
-    // A flow that is to be found yet cannot be asked for by name.
-    let looking = Looking::open(&Common { flow: None, ..common.clone() })?;
-    let Some(observer) = looking.observers.first() else { return Ok((looking, Vec::new())) };
-    let bootstrap = looking.bootstrap(&observer.config.name);
-    let seeing = Seen::read(&observer.source, &observer.target, bootstrap);
-    let within = args.common.timeout.mul_f64(DISCOVERY_SHARE);
-    // Whoever does not answer is told about when everything else is read.
-    let seen = tokio::time::timeout(within, seeing).await.unwrap_or_default();
-    let named = |alias: &str, default: &str| (alias != default).then(|| ClusterAlias::from(alias));
-    let source = named(&common.source_alias, DEFAULT_SOURCE);
-    let target = named(&common.target_alias, DEFAULT_TARGET);
-    let rest = connect.and_then(|connect| connect.as_deref().ok());
-    let Assumed { source, target, properties, said } =
-        assume(&seen, rest, (source.as_ref(), target.as_ref()));
-    let overrides = properties.into_iter().chain(common.overrides.clone()).collect();
-    let (source_alias, target_alias) = (source.to_string(), target.to_string());
-    let common = Common { overrides, source_alias, target_alias, ..common };
-    Ok((Looking::open(&common)?, said))
-}
-
 type Connect = Result<Arc<Rest>, Trouble>;
 
 /// How much of the time a Connect cluster has: what it does not tell is looked for elsewhere.
 const CONNECT_SHARE: f64 = 0.2;
-
-/// How much of the time finding out aliases may take.
-const DISCOVERY_SHARE: f64 = 0.2;
-/// What clusters are called when nobody says so: then nobody said so.
-const DEFAULT_SOURCE: &str = "source";
-const DEFAULT_TARGET: &str = "target";
 
 /// The connectors of a Connect cluster, where one is named.
 async fn ask_connect(args: &Doctor) -> Option<Connect> {

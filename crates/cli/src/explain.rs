@@ -15,7 +15,8 @@ use twinlog_engine::observe::Observer;
 
 use crate::args::Explain;
 use crate::config;
-use crate::looking::{self, Looking};
+use crate::discovery;
+use crate::looking;
 use crate::output::{Failure, NOT_FOUND_OUT, Output, WRONG};
 use crate::threads;
 
@@ -30,8 +31,9 @@ pub(crate) fn explain(args: &Explain, out: Output) -> Result<ExitCode, Failure> 
             ));
         }
     };
-    let looking = Looking::open(&looking::with_time_for_both(&args.common))?;
     threads::block_on(async {
+        let common = looking::with_time_for_both(&args.common);
+        let (looking, common) = discovery::open_and_say(&common).await?;
         let all = looking.observers.iter().map(|observer| {
             let facts = Facts::new(
                 observer.config.clone(),
@@ -44,7 +46,7 @@ pub(crate) fn explain(args: &Explain, out: Output) -> Result<ExitCode, Failure> 
         });
         let timeout = args.common.timeout;
         let read = looking::each(all, |(observer, facts)| read(observer, facts, timeout)).await;
-        let file = looking::file(&args.common);
+        let file = looking::file(&common);
         let mut chains: Vec<Chain> =
             read.iter().map(|facts| judge(facts, args.partition, &file)).collect();
         for link in chains.iter_mut().flat_map(|chain| &mut chain.links) {

@@ -81,13 +81,23 @@ pub(crate) fn file(common: &Common) -> String {
             let _ = write!(text, " {flag} {}", shell_word(&file.display().to_string()));
         }
     }
+    // Under other names it would be another mirror.
+    for (key, value) in common.overrides.iter().filter(|(key, _)| is_of_names(key)) {
+        let _ = write!(text, " -X {}", shell_word(&format!("{key}={value}")));
+    }
     text
+}
+
+/// Whether a property decides how things are called on the target.
+pub(crate) fn is_of_names(key: &str) -> bool {
+    key.contains(".replication.policy.")
 }
 
 /// The same with the properties that were overridden; the value of a secret is left to be filled in.
 pub(crate) fn given(common: &Common) -> String {
     let mut text = file(common);
-    for (key, value) in &common.overrides {
+    let named = common.file.is_none();
+    for (key, value) in common.overrides.iter().filter(|(key, _)| !named || !is_of_names(key)) {
         let shown = if is_secret(key) { "..." } else { value.as_str() };
         let _ = write!(text, " -X {}", shell_word(&format!("{key}={shown}")));
     }

@@ -14,6 +14,7 @@ mod check;
 mod config;
 mod decide;
 mod demo;
+mod discovery;
 mod doctor;
 mod dump;
 mod embedded;

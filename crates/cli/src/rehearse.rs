@@ -17,7 +17,8 @@ use twinlog_verify::rehearse::{self, Plan, Planned, Rehearsed};
 
 use crate::args::Rehearse;
 use crate::config;
-use crate::looking::{self, Looking};
+use crate::discovery;
+use crate::looking;
 use crate::output::{Failure, INTERRUPTED, NOT_FOUND_OUT, Output, WRONG, table, table_text};
 use crate::threads;
 use crate::verify::finding;
@@ -65,9 +66,9 @@ struct PartitionBody<'a> {
 }
 
 pub(crate) fn rehearse(args: &Rehearse, out: Output) -> Result<ExitCode, Failure> {
-    let looking = Looking::open(&args.common)?;
     let group = GroupId::from(args.group.as_str());
     threads::block_on(async {
+        let (looking, common) = discovery::open_and_say(&args.common).await?;
         let mut plans: Vec<(&Observer, Plan)> = Vec::new();
         for observer in &looking.observers {
             let planning = rehearse::plan(observer, &group, config::seed());
@@ -81,10 +82,7 @@ pub(crate) fn rehearse(args: &Rehearse, out: Output) -> Result<ExitCode, Failure
                 exit: WRONG,
                 code: Code::GroupWithoutCommits.word().into(),
                 message: format!("no commit of group {group} on a mirrored topic is visible"),
-                next: format!(
-                    "see `twinlog explain {} --group {group}`",
-                    looking::file(&args.common)
-                ),
+                next: format!("see `twinlog explain {} --group {group}`", looking::file(&common)),
                 problems: Vec::new(),
             });
         }

@@ -14,14 +14,16 @@ use twinlog_engine::observe::{FlowObservation, Observer};
 use twinlog_types::{Code, State};
 
 use crate::args::Status;
-use crate::looking::{self, Looking};
+use crate::discovery;
+use crate::looking;
 use crate::output::{self, Failure, NOT_FOUND_OUT, Output, WRONG};
 use crate::threads;
 
 pub(crate) fn status(args: &Status, out: Output) -> Result<ExitCode, Failure> {
-    let looking = Looking::open(&args.common)?;
-    let file = looking::given(&args.common);
-    threads::block_on(look(args, out, (&looking.observers, &file)))
+    threads::block_on(async {
+        let (looking, common) = discovery::open_and_say(&args.common).await?;
+        look(args, out, (&looking.observers, &looking::given(&common))).await
+    })
 }
 
 async fn look(

@@ -20,6 +20,7 @@ use twinlog_verify::{FlowReport, How, Progress, Request, Verdict, verify as look
 
 use crate::args::Verify;
 use crate::config;
+use crate::discovery;
 use crate::looking::{self, Looking};
 use crate::output::{Failure, INTERRUPTED, NOT_FOUND_OUT, Output, WRONG};
 use crate::threads;
@@ -35,7 +36,7 @@ pub(crate) struct Effort {
 }
 
 pub(crate) fn verify(args: &Verify, out: Output) -> Result<ExitCode, Failure> {
-    let looking = Looking::open(&args.common)?;
+    let (looking, common) = threads::block_on(discovery::open_and_say(&args.common))?;
     if looking.observers.is_empty() {
         return Err(Failure::usage("no flow is enabled", "say SOURCE->TARGET.enabled = true"));
     }
@@ -60,7 +61,7 @@ pub(crate) fn verify(args: &Verify, out: Output) -> Result<ExitCode, Failure> {
         Ended::Whole(reports) => reports,
         Ended::Interrupted => return Ok(ExitCode::from(INTERRUPTED)),
     };
-    nothing_in_scope(args, &reports)?;
+    nothing_in_scope(args, &looking::file(&common), &reports)?;
     if let Some(file) = &args.report {
         let asked: Vec<String> = std::env::args().skip(1).collect();
         let asked = format!("twinlog {}", asked.join(" "));
@@ -164,11 +165,10 @@ async fn flow(
 }
 
 /// A name that matches nothing is a mistake of the caller, and no proof of anything.
-fn nothing_in_scope(args: &Verify, reports: &[FlowReport]) -> Result<(), Failure> {
+fn nothing_in_scope(args: &Verify, file: &str, reports: &[FlowReport]) -> Result<(), Failure> {
     if reports.iter().any(|one| !one.troubles.is_empty()) {
         return Ok(());
     }
-    let file = looking::file(&args.common);
     let wrong = |code: Code, message: String, next: String| Failure {
         exit: WRONG,
         code: code.word().into(),

@@ -197,9 +197,9 @@ fn whole_flow(survey: &Survey, wanted: &Wanted) -> Vec<Finding> {
         return found;
     }
     found.extend(slips(survey));
-    let origin = |key: &str| match config.origin(key) {
-        Some(origin) => origin.to_string(),
-        None => format!("{key} is not said, the default holds"),
+    let origin = |key: &str| {
+        let unsaid = || format!("{key} is not said, the default holds");
+        survey.facts.origin(key).unwrap_or_else(unsaid)
     };
     // Of what may not be seen something may match.
     let whole = survey.facts.rights.told(&survey.facts.source.alias).is_none();

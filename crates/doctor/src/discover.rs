@@ -43,6 +43,14 @@ const TAKEN: &[&str] = &[
     "topics.exclude",
 ];
 
+/// Of these what says how things are called and where they are: who takes a mirror over keeps that.
+const OF_NAMES: &[&str] = &[
+    "offset-syncs.topic.location",
+    "replication.policy.class",
+    "replication.policy.internal.topic.separator.enabled",
+    "replication.policy.separator",
+];
+
 /// Of these what the checkpoint connector says counts; of the others, the source connector's.
 const OF_CHECKPOINTS: &[&str] = &["groups", "emit.checkpoints", "refresh.groups", "sync.group"];
 
@@ -58,6 +66,8 @@ pub struct SeenSide {
     pub topics: BTreeSet<String>,
     /// Its groups.
     pub groups: BTreeSet<String>,
+    /// Of these the ones with members.
+    pub live: BTreeSet<String>,
     /// The connectors of MM2 that `mm2-configs.ALIAS.internal` names, by that alias.
     pub connectors: BTreeMap<String, BTreeMap<String, Connector>>,
 }
@@ -99,8 +109,12 @@ async fn seen(cluster: &Cluster, bootstrap: &str) -> SeenSide {
     side(cluster, &mut there).await;
     let topics = there.topics.as_ref().ok().into_iter().flat_map(BTreeMap::keys);
     let topics: BTreeSet<String> = topics.map(ToString::to_string).collect();
-    let groups = there.groups.as_ref().ok().into_iter().flat_map(BTreeMap::keys);
-    let groups = groups.map(ToString::to_string).collect();
+    let listings = there.groups.as_ref().ok().into_iter().flatten();
+    let groups = listings.clone().map(|(group, _)| group.to_string()).collect();
+    let live = listings
+        .filter(|(_, listing)| !matches!(listing.state.as_str(), "Empty" | "Dead"))
+        .map(|(group, _)| group.to_string())
+        .collect();
     let mut connectors = BTreeMap::new();
     for topic in &topics {
         let alias =
@@ -114,12 +128,17 @@ async fn seen(cluster: &Cluster, bootstrap: &str) -> SeenSide {
             connectors.insert(alias.to_owned(), mm2.connectors);
         }
     }
-    SeenSide { topics, groups, connectors }
+    SeenSide { topics, groups, live, connectors }
 }
 
 /// A flow into a cluster, and how its connectors are configured.
 struct Candidate {
     flow: FlowName,
+    /// MM2 has connectors for both directions as soon as one of them beats hearts, and tells those of
+    /// the other that they are not enabled.
+    enabled: bool,
+    /// Who runs it now is twinlog, which keeps its state here: MM2's configuration is from before.
+    succeeded: Option<String>,
     source: Option<Connector>,
     checkpoint: Option<Connector>,
     from: String,
@@ -140,8 +159,9 @@ pub fn assume(
             && is_plain(&one.flow.source)
             && is_plain(&one.flow.target)
     });
-    let chosen = chosen(seen, &there);
-    let (source, target, mut properties) = if let Some(one) = chosen {
+    let (there, idle): (Vec<_>, Vec<_>) = there.into_iter().partition(|one| one.enabled);
+    let backs = of_topics(&seen.source);
+    let (source, target, mut properties) = if let Some(one) = chosen(seen, &there) {
         said.push(format!("the flow is {}: {}", one.flow, one.from));
         let others: Vec<String> = there
             .iter()
@@ -152,19 +172,29 @@ pub fn assume(
             said.push(format!("not looked at: {}", others.join(", ")));
         }
         (one.flow.source.clone(), one.flow.target.clone(), configured(one, &mut said))
+    } else if let Some(one) = chosen(seen, &idle) {
+        said.push(not_enabled(one));
+        let off = (format!("{}.enabled", one.flow), "false".to_owned());
+        (one.flow.source.clone(), one.flow.target.clone(), vec![off])
     } else {
         by_names(seen, given, &mut said)
     };
     // The way back, where the source is a target too.
-    let back = of_topics(&seen.source)
-        .into_iter()
-        .find(|one| one.source.is_some() && one.flow.source == target && one.flow.target == source);
-    if let Some(back) = back {
-        said.push(format!("there is {} too: {}", back.flow, back.from));
-        properties.push((format!("{}.enabled", back.flow), "true".to_owned()));
-        properties.extend(configured(&back, &mut said));
+    let is_back = |one: &&Candidate| one.flow.source == target && one.flow.target == source;
+    match backs.iter().find(|one| one.source.is_some() && is_back(one)) {
+        Some(back) if back.enabled => {
+            said.push(format!("there is {} too: {}", back.flow, back.from));
+            properties.push((format!("{}.enabled", back.flow), "true".to_owned()));
+            properties.extend(configured(back, &mut said));
+        }
+        Some(back) => said.push(not_enabled(back)),
+        None => {}
     }
     Assumed { source, target, properties, said }
+}
+
+fn not_enabled(one: &Candidate) -> String {
+    format!("{} is not looked at: MirrorMaker 2 has it not enabled ({})", one.flow, one.from)
 }
 
 /// What a command line can name.
@@ -178,9 +208,13 @@ fn of_rest(rest: Option<&Rest>) -> Vec<Candidate> {
     let candidates = rest.flows().into_iter().map(|flow| {
         let mut mm2 = Mm2::default();
         rest.put_into(&mut mm2, &flow);
+        let source = mm2.connector(SOURCE_CONNECTOR).cloned();
+        let checkpoint = mm2.connector(CHECKPOINT_CONNECTOR).cloned();
         Candidate {
-            source: mm2.connector(SOURCE_CONNECTOR).cloned(),
-            checkpoint: mm2.connector(CHECKPOINT_CONNECTOR).cloned(),
+            enabled: source.as_ref().or(checkpoint.as_ref()).is_none_or(is_enabled),
+            succeeded: None,
+            source,
+            checkpoint,
             from: format!("connectors at {}", rest.url),
             flow,
         }
@@ -197,7 +231,12 @@ fn of_topics(side: &SeenSide) -> Vec<Candidate> {
         let config = &source.as_ref().or(checkpoint.as_ref())?.config;
         let target = config.get("target.cluster.alias").map_or("target", |value| value.trim());
         let source_alias = config.get("source.cluster.alias").map_or(alias.as_str(), |v| v.trim());
+        let own = format!("mm2-twinlog.{source_alias}.internal");
+        let workers = format!("{source_alias}-mm2");
+        let succeeded = side.topics.contains(&own) && !side.live.contains(&workers);
         Some(Candidate {
+            enabled: source.as_ref().or(checkpoint.as_ref()).is_none_or(is_enabled),
+            succeeded: succeeded.then_some(own),
             flow: FlowName::new(source_alias, target),
             source,
             checkpoint,
@@ -205,6 +244,11 @@ fn of_topics(side: &SeenSide) -> Vec<Candidate> {
         })
     });
     candidates.collect()
+}
+
+fn is_enabled(connector: &Connector) -> bool {
+    let said = connector.config.get("enabled");
+    said.is_none_or(|said| !said.trim().eq_ignore_ascii_case("false"))
 }
 
 /// Of several sources the one that connects to where the command line does, else the one whose
@@ -234,7 +278,17 @@ fn count_of(seen: &Seen, alias: &str, separator: &str) -> usize {
 /// What the connectors say, as lines of a file.
 fn configured(one: &Candidate, said: &mut Vec<String>) -> Vec<(String, String)> {
     let mut lines = Vec::new();
+    if let Some(own) = &one.succeeded {
+        said.push(format!(
+            "twinlog runs {}, or did last (topic {own}): what MirrorMaker 2 was configured with counts \
+             for names and places only",
+            one.flow
+        ));
+    }
     for key in TAKEN {
+        if one.succeeded.is_some() && !OF_NAMES.contains(key) {
+            continue;
+        }
         let first_is_checkpoint = OF_CHECKPOINTS.iter().any(|part| key.starts_with(part));
         let (first, second) = if first_is_checkpoint {
             (&one.checkpoint, &one.source)

@@ -165,6 +165,8 @@ pub struct Facts {
     pub config: Arc<FlowConfig>,
     /// Entries of the file that do nothing.
     pub notes: Vec<Problem>,
+    /// Keys that stand nowhere, and were concluded from what is there.
+    pub assumed: BTreeSet<String>,
     /// When it was looked, in milliseconds since 1970.
     pub now_ms: i64,
     /// The cluster that is read.
@@ -198,6 +200,18 @@ pub struct Facts {
 }
 
 impl Facts {
+    /// Who said `key`, and where; `None`: nobody, the default holds.
+    pub(crate) fn origin(&self, key: &str) -> Option<String> {
+        let origin = self.config.origin(key)?;
+        Some(if self.assumed.contains(&origin.key) {
+            format!("{}, as found", origin.key)
+        } else if origin.line.is_none() {
+            format!("{} {}", origin.file, origin.key)
+        } else {
+            origin.to_string()
+        })
+    }
+
     /// What `status` knows of a partition.
     pub(crate) fn partition(&self, tp: &TopicPartition) -> Option<&PartitionObservation> {
         let topic = self.found.topics.iter().find(|one| one.topic == tp.topic)?;

@@ -58,6 +58,7 @@ impl Facts {
         Self {
             subject,
             notes,
+            assumed: BTreeSet::new(),
             now_ms,
             source: Side::new(name.source.clone(), source),
             target: Side::new(name.target.clone(), target),

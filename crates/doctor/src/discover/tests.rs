@@ -76,6 +76,61 @@ fn both_directions_are_found_and_one_that_only_beats_hearts_is_none() {
     assert!(assumed.said.iter().any(|line| line.starts_with("there is world->hello too")));
 }
 
+/// As MM2 4.3.0 has it where `hello->world.enabled=true` is all that is said: hearts beat both ways.
+#[test]
+fn a_direction_that_mm2_has_not_enabled_is_told_and_not_looked_at() {
+    let flow = |source: &str, target: &str, enabled: bool| {
+        format!(
+            r#""source.cluster.alias":"{source}","target.cluster.alias":"{target}","enabled":"{enabled}""#
+        )
+    };
+    let all = |properties: &str| {
+        ["MirrorSourceConnector", "MirrorCheckpointConnector", "MirrorHeartbeatConnector"]
+            .map(|name| (name, properties.to_owned()))
+    };
+    let mut seen = Seen::default();
+    for (side, alias, properties) in [
+        (&mut seen.target, "hello", flow("hello", "world", true)),
+        (&mut seen.source, "world", flow("world", "hello", false)),
+    ] {
+        let connectors = all(&properties);
+        let connectors: Vec<_> =
+            connectors.iter().map(|(name, properties)| (*name, properties.as_str())).collect();
+        configured(side, alias, &connectors);
+    }
+    let not_enabled = "world->hello is not looked at: MirrorMaker 2 has it not enabled (topic \
+                       mm2-configs.world.internal)";
+    let assumed = told(&seen);
+    assert_eq!(aliases(&assumed), ("hello", "world"));
+    assert_eq!(says(&assumed, "world->hello.enabled"), None);
+    let flow = "the flow is hello->world: topic mm2-configs.hello.internal";
+    assert_eq!(assumed.said, [flow, not_enabled]);
+
+    // Asked the wrong way round, what there is answers.
+    let turned = told(&Seen { source: seen.target, target: seen.source, ..Seen::default() });
+    assert_eq!(aliases(&turned), ("world", "hello"));
+    assert_eq!(says(&turned, "world->hello.enabled"), Some("false"));
+    assert_eq!(says(&turned, "hello->world.enabled"), Some("true"));
+    assert_eq!(turned.said[0], not_enabled);
+}
+
+#[test]
+fn after_a_takeover_mm2s_configuration_counts_for_names_only() {
+    let mut seen = Seen::default();
+    let properties = r#""source.cluster.alias":"hello","target.cluster.alias":"world","topics":"old","replication.policy.separator":"_","sync.group.offsets.enabled":"false""#;
+    configured(&mut seen.target, "hello", &[("MirrorSourceConnector", properties)]);
+    seen.target.topics.insert("mm2-twinlog.hello.internal".to_owned());
+    let assumed = told(&seen);
+    assert_eq!(aliases(&assumed), ("hello", "world"));
+    assert_eq!(says(&assumed, "hello->world.replication.policy.separator"), Some("_"));
+    assert_eq!(says(&assumed, "hello->world.topics"), None);
+    assert_eq!(says(&assumed, "hello->world.sync.group.offsets.enabled"), None);
+    assert!(assumed.said.iter().any(|said| said.starts_with("twinlog runs hello->world, or did")));
+    // MM2 took it back.
+    seen.target.live.insert("hello-mm2".to_owned());
+    assert_eq!(says(&told(&seen), "hello->world.topics"), Some("old"));
+}
+
 #[test]
 fn of_several_sources_the_one_that_was_meant_is_taken() {
     let mut seen = Seen {

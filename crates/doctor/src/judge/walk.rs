@@ -377,10 +377,8 @@ impl<'a> Walk<'a> {
 
     /// `mm2.properties:9: hello->world.topics`, or that nothing says it.
     pub(super) fn origin(&self, key: &str) -> String {
-        match self.facts.config.origin(key) {
-            Some(origin) => origin.to_string(),
-            None => format!("{}: {key} is not said, the default holds", self.file),
-        }
+        let unsaid = || format!("{}: {key} is not said, the default holds", self.file);
+        self.facts.origin(key).unwrap_or_else(unsaid)
     }
 
     /// The line of the file that says `key`, or where a new one goes.
