@@ -23,7 +23,8 @@ use twinlog_types::{ClusterId, State};
 use self::plan::{Ask, Plan};
 use crate::args::{Common, Pause, Resume, Sync};
 use crate::config;
-use crate::looking::{self, Looking};
+use crate::discovery;
+use crate::looking;
 use crate::output::{Failure, NOT_FOUND_OUT, Output, WRONG};
 use crate::status;
 use crate::threads;
@@ -66,8 +67,8 @@ struct Document<'a> {
 }
 
 fn command(common: &Common, out: Output, ask: &Ask, only_plan: bool) -> Result<ExitCode, Failure> {
-    let looking = Looking::open(common)?;
-    let file = looking::given(common);
+    let (looking, common) = threads::block_on(discovery::open_and_say(common))?;
+    let (common, file) = (&common, looking::given(&common));
     let decided = threads::block_on(async {
         let found = status::observe(&looking.observers, common.timeout, &file).await;
         let at = plan::concerned(&found, ask)?;

@@ -59,6 +59,9 @@ pub(crate) async fn open(
     let target = named(&common.target_alias, DEFAULT_TARGET);
     let Assumed { source, target, properties, said } =
         assume(&seen, rest, (source.as_ref(), target.as_ref()));
+    let said_otherwise = |key: &String| common.overrides.iter().any(|(given, _)| given == key);
+    let mut properties = properties;
+    properties.retain(|(key, _)| !said_otherwise(key));
     let keys = properties.iter().map(|(key, _)| key.clone()).collect();
     let names: Vec<_> =
         properties.iter().filter(|(key, _)| looking::is_of_names(key)).cloned().collect();
@@ -82,4 +85,31 @@ pub(crate) async fn open_and_say(common: &Common) -> Result<(Looking, Common), F
         eprintln!("twinlog: assumed: {one}");
     }
     Ok((opened.looking, opened.common))
+}
+
+/// A command that writes concludes nothing: where another flow is there than was named, that is said
+/// instead.
+pub(crate) async fn refuse_another(common: &Common) -> Result<(), Failure> {
+    let opened = open(common, None, common.timeout).await?;
+    let names = |common: &Common| {
+        let (source, target) = (common.source_alias.clone(), common.target_alias.clone());
+        let policies = common.overrides.iter().filter(|(key, _)| looking::is_of_names(key));
+        (source, target, policies.cloned().collect::<BTreeSet<_>>())
+    };
+    if names(common) == names(&opened.common) {
+        return Ok(());
+    }
+    let message = format!(
+        "there is a mirror of other names on the target, and this would begin a second one beside \
+         it: {}",
+        opened.assumed.join("; ")
+    );
+    let file = looking::given(&opened.common);
+    Err(Failure::usage(
+        message,
+        format!(
+            "`twinlog run {file}` goes on with it; `--source-alias NAME` begins another one; a \
+             properties file says all of it"
+        ),
+    ))
 }

@@ -35,7 +35,7 @@ use self::names::Names;
 use self::select::{Last, Newest};
 use self::text::At;
 use crate::args::{Dump, DumpKind, Records};
-use crate::looking::Looking;
+use crate::discovery;
 use crate::output::{Failure, NOT_FOUND_OUT, Output};
 use crate::threads;
 
@@ -49,7 +49,7 @@ const FURTHER: i64 = 8;
 pub(crate) fn dump(args: &Dump, out: Output) -> Result<ExitCode, Failure> {
     let (args, kind) = args.with_kind()?;
     args.check(kind)?;
-    let looking = Looking::open(&args.common)?;
+    let (looking, _) = threads::block_on(discovery::open_and_say(&args.common))?;
     let mut printer = Printer::new(kind, out);
     let mut sources = sources(&args, kind, &looking.observers)?;
     let code = threads::block_on(async {

@@ -22,6 +22,7 @@ use twinlog_types::{ClusterAlias, Code};
 
 use crate::args::{Common, Run};
 use crate::config;
+use crate::discovery;
 use crate::looking;
 use crate::output::{Failure, INTERRUPTED};
 use crate::threads;
@@ -31,6 +32,7 @@ const END_WITHIN: Duration = Duration::from_secs(9);
 
 pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
     let loaded = load(args)?;
+    threads::block_on(discovery::refuse_another(&args.common))?;
     threads::block_on_threads(args.threads, mirror(args, loaded))
 }
 

@@ -23,7 +23,8 @@ use twinlog_types::{Code, FlowName, GroupId, SourceOffset, TopicName, TopicParti
 use self::answer::{Answer, GroupAnswer, GroupOffset, Translated, print_group};
 use self::question::{Asked, Question, asked};
 use crate::args::Translate;
-use crate::looking::{self, Looking};
+use crate::discovery;
+use crate::looking;
 use crate::output::{Failure, Output, USAGE, WRONG};
 use crate::threads;
 
@@ -36,8 +37,8 @@ pub(crate) fn translate(args: &Translate, out: Output) -> Result<ExitCode, Failu
     let mut args = args.clone_lines();
     let question = args.question()?;
     let timeout = args.common.timeout;
-    let Looking { observers, .. } = Looking::open(&args.common)?;
-    let file = looking::given(&args.common);
+    let (looking, common) = threads::block_on(discovery::open_and_say(&args.common))?;
+    let (observers, file) = (looking.observers, looking::given(&common));
     let answered = threads::block_on(async {
         let opening = async {
             let mut flows = Vec::new();

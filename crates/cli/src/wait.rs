@@ -18,7 +18,8 @@ use twinlog_engine::observe::{Observer, shell_word};
 
 use self::judge::{Goals, Open, Verdict, Wanted};
 use crate::args::Wait;
-use crate::looking::{self, Looking};
+use crate::discovery;
+use crate::looking;
 use crate::output::{Failure, NOT_FOUND_OUT, Output, WRONG};
 use crate::status;
 use crate::threads;
@@ -35,9 +36,9 @@ const LINES_MAX: usize = 20;
 pub(crate) fn wait(args: &Wait, out: Output) -> Result<ExitCode, Failure> {
     let mut common = args.common.clone();
     common.timeout = common.timeout.min(LOOK);
-    let looking = Looking::open(&common)?;
+    let (looking, common) = threads::block_on(discovery::open_and_say(&common))?;
     let wanted = Wanted { group: args.group.clone(), topic: args.topic.clone() };
-    let file = looking::given(&args.common);
+    let file = looking::given(&common);
     let looked = (looking.observers.as_slice(), file.as_str());
     let ended = threads::block_on(until_in_sync(looked, wanted, args.common.timeout))?;
     answer(args, out, &ended, &file)

@@ -59,3 +59,43 @@ fn unknown_names_are_said_to_be_unknown_and_mirrors_to_be_mirrors() {
     }
     assert!(run.stop(LIMIT).expect("it ends").success());
 }
+
+/// Who asks without a file does not know what the clusters are called; a mirror that runs tells.
+#[test]
+fn without_a_file_every_command_goes_by_the_mirror_that_is_there_and_run_begins_no_second_one() {
+    let start = |args: &[&str]| Embedded::start(binary(), args).expect("an embedded cluster");
+    let (hello, world) = (start(&["--topics", "orders"]), start(&[]));
+    let clusters = ["--source", hello.bootstrap(), "--target", world.bootstrap()];
+    let ask = |args: &[&str]| -> (Option<i32>, String, String) {
+        let args = args.iter().chain(&clusters);
+        let output: Output =
+            Command::new(binary()).args(args).stdin(Stdio::null()).output().expect("twinlog runs");
+        (output.status.code(), text(&output.stdout), text(&output.stderr))
+    };
+    let policy = "east->target.replication.policy.separator=_";
+    let named = ["run", "--source-alias", "east", "-X", policy];
+    let run = Twinlog::start(binary(), named.iter().chain(&clusters)).expect("twinlog runs");
+    let aliases = ["--source-alias", "east", "-X", policy];
+    let (exit, out, err) = ask(&[&["wait", "--timeout", "1m"][..], &aliases].concat());
+    assert_eq!(exit, Some(0), "{out}{err}{}", run.process().log_tail(20));
+
+    for command in [
+        &["status"][..],
+        &["explain", "--topic", "orders"],
+        &["doctor"],
+        &["verify"],
+        &["wait", "--timeout", "10s"],
+    ] {
+        let (exit, out, err) = ask(command);
+        assert_eq!(exit, Some(0), "{command:?}: {out}{err}");
+        assert!(command[0] == "wait" || out.contains("east->target"), "{command:?}: {out}");
+        let said = "the source is called east";
+        assert!(err.contains(said) || out.contains(said), "{command:?}: {out}{err}");
+    }
+    let (exit, _, err) = ask(&["run"]);
+    assert_eq!(exit, Some(2), "{err}");
+    let again = format!("twinlog run {} --source-alias east", clusters.join(" "));
+    assert!(err.contains("would begin a second one beside it"), "{err}");
+    assert!(err.contains(&again), "{err}");
+    assert!(run.stop(LIMIT).expect("it ends").success());
+}

@@ -275,6 +275,16 @@ fn count_of(seen: &Seen, alias: &str, separator: &str) -> usize {
         .count()
 }
 
+/// What stands between this alias and the names of topics: the checkpoints tell, or most topics.
+fn separator_of(seen: &Seen, alias: &str) -> &'static str {
+    let checkpoints = |separator: &&&str| {
+        let topic = format!("{alias}{separator}checkpoints{separator}internal");
+        seen.target.topics.contains(&topic)
+    };
+    let most = || SEPARATORS.iter().rev().max_by_key(|separator| count_of(seen, alias, separator));
+    SEPARATORS.iter().find(checkpoints).or_else(most).copied().unwrap_or(".")
+}
+
 /// What the connectors say, as lines of a file.
 fn configured(one: &Candidate, said: &mut Vec<String>) -> Vec<(String, String)> {
     let mut lines = Vec::new();
@@ -322,7 +332,7 @@ fn by_names(
 ) -> (ClusterAlias, ClusterAlias, Vec<(String, String)>) {
     let own = seen.target.topics.iter().find_map(|topic| {
         let alias = topic.strip_prefix("mm2-twinlog.")?.strip_suffix(".internal")?;
-        Some((alias, topic.as_str(), "."))
+        Some((alias, topic.as_str(), separator_of(seen, alias)))
     });
     let checkpoints = || of_pattern(&seen.target.topics, "", "checkpoints");
     let syncs_there = || of_pattern(&seen.target.topics, "mm2-offset-syncs", "");

@@ -1,5 +1,7 @@
 //! Faults that come about while MirrorMaker 2 runs in order, beside groups without any.
 
+use std::collections::BTreeMap;
+
 use twinlog_testkit::ring::TestResult;
 use twinlog_testkit::{Mm2, Scratch, TopicKind, TopicPlan, Workload, wait_until_some};
 
@@ -27,7 +29,8 @@ pub(crate) fn properties(scene: &Scene) -> String {
     ];
     let mut flows = vec![("hello", "world", main)];
     flows.extend(switched::FLOWS);
-    setup::file(scene, &flows)
+    // As files have it that say nothing of the way back: MM2 makes connectors for it.
+    setup::file(scene, &flows) + "world->hello.emit.heartbeats.enabled = true\n"
 }
 
 pub(crate) fn all() -> TestResult {
@@ -127,6 +130,9 @@ fn healthy(scene: &Scene, doctor: &Doctor) -> Result {
         scene.until_stands(group, topic, place)?;
         doctor.group(group, &[])?;
     }
+    let (flows, assumed) = setup::without_a_file(scene, "g-fine")?;
+    assert_eq!(flows, BTreeMap::from([("hello->world".to_owned(), Vec::new())]), "{assumed}");
+    assert!(assumed.contains("world->hello is not looked at"), "{assumed}");
     let found = doctor.group("g-parts", &[])?;
     found.says("group-without-commits", &["f-parts-0", "f-parts-2", "\"info\""])
 }

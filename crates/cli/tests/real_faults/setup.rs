@@ -281,6 +281,28 @@ impl Doctor {
     }
 }
 
+/// What the doctor says of a group when it is given the two clusters and what they are called: the
+/// codes of errors of each flow, and what it assumed.
+pub(crate) fn without_a_file(
+    scene: &Scene,
+    group: &str,
+) -> Result<(BTreeMap<String, Vec<String>>, String)> {
+    let (source, target) = (scene.source(), scene.target());
+    let args = ["doctor", "--source", &source, "--target", &target, "--json", "--group", group];
+    let aliases = ["--source-alias", "hello", "--target-alias", "world"];
+    let args = args.into_iter().chain(aliases);
+    let output = Twinlog::output(Path::new(env!("CARGO_BIN_EXE_twinlog")), args)?;
+    let document: Value = serde_json::from_slice(&output.stdout)?;
+    let mut flows = BTreeMap::new();
+    for flow in document["flows"].as_array().into_iter().flatten() {
+        let found = flow["findings"].as_array().cloned().unwrap_or_default();
+        let report = Report { exit: output.status.code(), findings: found };
+        let codes = report.errors().into_iter().map(str::to_owned).collect();
+        flows.insert(flow["flow"].as_str().unwrap_or_default().to_owned(), codes);
+    }
+    Ok((flows, document["assumed"].to_string()))
+}
+
 impl Report {
     fn errors(&self) -> BTreeSet<&str> {
         let errors = self.findings.iter().filter(|finding| finding["severity"] == "error");

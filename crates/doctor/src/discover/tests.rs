@@ -187,6 +187,12 @@ fn without_configurations_names_tell() {
 
     let twinlog = case(&["orders"], &["mm2-twinlog.hello.internal", "hello.orders"]);
     assert_eq!(aliases(&twinlog).0, "hello");
+    assert_eq!(twinlog.properties, []);
+    for there in ["hello_orders", "hello_checkpoints_internal"] {
+        let named = case(&["orders"], &["mm2-twinlog.hello.internal", there]);
+        let separator = says(&named, "hello->target.replication.policy.separator");
+        assert_eq!(separator, Some("_"), "{there}");
+    }
 
     let nothing = case(&["orders"], &[]);
     assert_eq!(aliases(&nothing), ("source", "target"));
