@@ -111,17 +111,21 @@ impl Walk<'_> {
     fn example(&self, source: &Connector, checkpoint: &Connector) -> String {
         let facts = self.facts;
         let topics = facts.source.topics.as_ref().ok().into_iter().flat_map(BTreeMap::keys);
-        let mut mirrored = topics.filter(|topic| replicates(&facts.config, topic.as_str()));
-        let alias = &facts.source.alias;
-        let policies = policy(source, alias).zip(policy(checkpoint, alias));
-        let Some((topic, (copied, looked))) = mirrored.next().zip(policies) else {
+        let alias = facts.source.alias.as_str();
+        let policies = policy(source, &facts.source.alias);
+        let Some((copies, looks)) = policies.zip(policy(checkpoint, &facts.source.alias)) else {
             return String::new();
         };
-        format!(
-            "; {topic} is copied to {}, and groups are looked for on {}",
-            copied.format_remote_topic(alias.as_str(), topic.as_str()),
-            looked.format_remote_topic(alias.as_str(), topic.as_str())
-        )
+        // Heartbeats are named alike by all policies.
+        let differ = topics
+            .filter(|topic| replicates(&facts.config, topic.as_str()))
+            .map(|topic| {
+                let name = |policy: &Policy| policy.format_remote_topic(alias, topic.as_str());
+                (topic, name(&copies), name(&looks))
+            })
+            .find(|(_, copied, looked)| copied != looked);
+        let Some((topic, copied, looked)) = differ else { return String::new() };
+        format!("; {topic} is copied to {copied}, and groups are looked for on {looked}")
     }
 
     /// What this look takes names to be must be what runs.
