@@ -190,7 +190,32 @@ where
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+    use crate::args::{Args, Command};
+
+    #[test]
+    fn the_configuration_is_named_as_it_was_given_and_a_secret_is_not() {
+        let given = |args: &[&str]| {
+            let args = Args::try_parse_from(["twinlog", "status"].iter().chain(args));
+            let Ok(Args { command: Command::Status(status) }) = args else { panic!("{args:?}") };
+            given(&status.common)
+        };
+        assert_eq!(given(&["mm2.properties"]), "mm2.properties");
+        assert_eq!(given(&["my mirror's.properties"]), r"'my mirror'\''s.properties'");
+        let clusters = ["--source", "h:1", "--target", "w:1"];
+        assert_eq!(given(&clusters), "--source h:1 --target w:1");
+        let more = ["--source-alias", "hello", "--target-command-config", "w.properties"];
+        assert_eq!(
+            given(&[clusters, more].concat()),
+            "--source h:1 --target w:1 --source-alias hello --target-command-config w.properties"
+        );
+        assert_eq!(
+            given(&["f", "-X", "topics=a.*", "-X", "hello.ssl.key.password=hunter2"]),
+            "f -X 'topics=a.*' -X hello.ssl.key.password=..."
+        );
+    }
 
     #[test]
     fn a_time_is_told_as_people_give_it() {

@@ -8,7 +8,8 @@ use twinlog_testkit::workload::{TopicKind, TopicPlan, Workload};
 use twinlog_testkit::{CommitAs, Mm2, Offsets, Shell, wait_until_some};
 
 use crate::setup::{
-    self, LIMIT, Mirror, Pair, Result, flows_file, places, prefixed, until_equal, until_placed,
+    self, Answer, LIMIT, Mirror, Pair, Result, flows_file, places, prefixed, until_equal,
+    until_placed,
 };
 
 const TOPICS: [&str; 2] = ["tk-plain", "tk-trimmed"];
@@ -120,6 +121,12 @@ pub(crate) fn and_back() -> TestResult {
     let took = begun.elapsed();
     println!("MM2 was killed with {died} of {plain} records copied in {took:.1?}");
     assert!(died < i64::try_from(plain)?, "MM2 was faster than the kill");
+    // Who never ran it tells it as MM2's; its session outlives it by ten seconds.
+    let Answer { document, .. } = mirror.ask("status", &[])?;
+    let flow = &document["flows"][0];
+    assert!(flow["mm2"]["partitions"].as_u64() >= Some(1), "{document}");
+    assert_eq!(flow["code"], "mm2-still-runs", "{document}");
+    assert!(!document.to_string().contains("target-not-empty"), "{document}");
     let start = Instant::now();
     let log = by_twinlog(pair, &mirror, &commits)?;
     println!(
@@ -135,6 +142,8 @@ pub(crate) fn and_back() -> TestResult {
     produce(shell, &hello, 2)?;
     until_equal(shell, (&hello, &world), &TOPICS, prefixed("tkhello"))?;
     // While it runs nothing is written beside it.
+    let Answer { document, .. } = mirror.ask("status", &[])?;
+    assert_eq!(document["flows"][0]["code"], "mm2-still-runs", "{document}");
     let run = mirror.run()?;
     setup::or_log(&run, run.wait_for_log("mm2-still-runs", LIMIT).map_err(Into::into))?;
     mm2.stop()?;

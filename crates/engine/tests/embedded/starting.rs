@@ -1,6 +1,8 @@
 //! What keeps a flow from starting is told before it is tried, where it is tried, and from outside.
 
 use std::collections::BTreeSet;
+use std::io::Write;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use twinlog_embedded::{EmbeddedCluster, EmbeddedOptions};
@@ -9,6 +11,28 @@ use twinlog_types::{Code, State};
 
 use crate::losses::look;
 use crate::support::{World, numbered, until};
+
+/// What was logged.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().expect("no writer panics").extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Log {
+    fn lines(&self, with: &str) -> Vec<String> {
+        let text = String::from_utf8_lossy(&self.0.lock().expect("no writer panics")).into_owned();
+        text.lines().filter(|line| line.contains(with)).map(str::to_owned).collect()
+    }
+}
 
 fn keys(plan: &FlowPlan) -> BTreeSet<&str> {
     plan.hindrances.iter().map(|one| one.key.as_str()).collect()
@@ -64,6 +88,10 @@ async fn factors_that_a_cluster_cannot_meet_are_named_with_property_and_line_bef
 
 #[tokio::test(start_paused = true)]
 async fn a_start_that_the_target_refuses_is_data_with_property_and_command_and_ends_when_it_may() {
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone());
+    let _guard = tracing::subscriber::set_default(subscriber.finish());
     let world = too_few_brokers(7_002);
     let engine = world.start_as("", |options| options.file = "mm2.properties".to_owned());
     let standing = || {
@@ -88,6 +116,12 @@ async fn a_start_that_the_target_refuses_is_data_with_property_and_command_and_e
     }
     tokio::time::sleep(Duration::from_mins(25)).await;
     assert_eq!(standing().state, State::Stopped);
+    // Once, and twice more in twenty-five minutes.
+    let warnings = log.lines(" WARN ");
+    let of_start: Vec<&String> =
+        warnings.iter().filter(|line| line.contains("the flow cannot start")).collect();
+    assert_eq!(of_start.len(), 3, "{of_start:#?}");
+    assert!(of_start[2].contains("still so after") && of_start[2].contains("replication.factor"));
     // By hand, as the target wants it.
     let compacted = [("cleanup.policy", "compact")];
     world.target.create_topic("mm2-twinlog.hello.internal", 4, &compacted).unwrap();
