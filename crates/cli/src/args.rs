@@ -60,7 +60,7 @@ from MirrorMaker 2. It changes nothing.
 
 Exit codes:
   0  the file is sound; with --online, everything it asks for would be copied
-  1  with --online: something would not be copied, or would have to wait
+  1  with --online: something cannot be made or copied, or would have to wait
   2  errors in the file, or wrong usage
   3  with --online: something could not be found out; what was found is printed";
 
@@ -74,7 +74,7 @@ Examples:
 
 Exit codes:
   0  nothing is stopped
-  1  something is stopped, or nothing runs the flow
+  1  something is stopped, or neither twinlog nor MM2 runs the flow
   2  wrong usage or configuration
   3  it could not be found out; what was found is printed";
 
@@ -87,7 +87,7 @@ Examples:
 
 Exit codes:
   0  translated
-  1  there is no translation: the topic is not mirrored, or nothing of it was copied
+  1  there is no translation: not mirrored, nothing copied, or by MM2 alone (its place is told)
   2  wrong usage or configuration
   3  it could not be found out";
 
