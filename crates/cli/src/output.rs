@@ -10,6 +10,7 @@ use comfy_table::{ColumnConstraint, ContentArrangement, Table, Width, presets};
 use serde::Serialize;
 use twinlog_client::ClientError;
 use twinlog_engine::named_file;
+use twinlog_engine::observe::is_obeyed;
 use twinlog_mirror::Problem;
 use twinlog_types::Code;
 
@@ -51,10 +52,10 @@ impl Output {
     }
 }
 
-/// `text` without control characters but line feeds: group ids, metadata and files may hold any,
-/// and a terminal would obey them.
+/// `text` without what a terminal would obey but line feeds: group ids, metadata and files may hold
+/// any.
 fn printable(text: &str) -> Cow<'_, str> {
-    let obeyed = |character: char| character.is_control() && character != '\n';
+    let obeyed = |character: char| character != '\n' && is_obeyed(character);
     if text.contains(obeyed) {
         Cow::Owned(text.replace(obeyed, "\u{fffd}"))
     } else {
@@ -391,6 +392,7 @@ mod tests {
 
     #[test]
     fn a_terminal_is_given_no_commands_that_came_from_outside() {
+        assert_eq!(printable("a\u{202e}b\u{2066}\u{200b}"), "a\u{fffd}b\u{fffd}\u{fffd}");
         assert_eq!(printable("g \u{1b}[2J\u{9b}1m\r\n"), "g \u{fffd}[2J\u{fffd}1m\u{fffd}\n");
         assert!(matches!(printable("größe\n"), Cow::Borrowed("größe\n")));
     }

@@ -123,6 +123,47 @@ pub enum Fix {
     Property(String),
 }
 
+impl Fix {
+    /// Puts it to those that there are, if there are fewer than `max`. Of several lines for one key
+    /// the last would win in a file, so that lines that list names or patterns become one.
+    pub(crate) fn put_to(&self, all: &mut Vec<Fix>, max: usize) {
+        let same = |there: &Fix| self.list_key().is_some() && there.list_key() == self.list_key();
+        if let Some(at) = all.iter().position(same) {
+            all[at] = both(&all[at], self);
+        } else if all.len() < max && !all.contains(self) {
+            all.push(self.clone());
+        }
+    }
+
+    /// The key of a line whose value is a list of what is mirrored, or left out.
+    pub(crate) fn list_key(&self) -> Option<&str> {
+        let Self::Property(line) = self else { return None };
+        let (key, _) = line.split_once(" = ")?;
+        let name = key.strip_suffix(".exclude").unwrap_or(key);
+        let name = name.rsplit('.').next().unwrap_or(name);
+        ["topics", "groups"].contains(&name).then_some(key)
+    }
+}
+
+/// One line that does what two do, each of which takes something in.
+fn both(one: &Fix, other: &Fix) -> Fix {
+    let (Fix::Property(one), Fix::Property(other)) = (one, other) else { return one.clone() };
+    let (Some((key, one)), Some((_, other))) = (one.split_once(" = "), other.split_once(" = "))
+    else {
+        return Fix::Property(one.clone());
+    };
+    let more: Vec<&str> = other.split(',').collect();
+    let mut items: Vec<&str> = one.split(',').collect();
+    if key.ends_with(".exclude") {
+        items.retain(|item| more.contains(item));
+    } else {
+        items.extend(more);
+        let mut seen = std::collections::BTreeSet::new();
+        items.retain(|item| seen.insert(*item));
+    }
+    Fix::Property(format!("{key} = {}", items.join(",")))
+}
+
 /// How one link of the chain stands.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Link {

@@ -13,6 +13,8 @@ use std::collections::BTreeMap;
 use twinlog_mirror::SyncOffsets;
 use twinlog_types::{SourceOffset, TargetOffset, TopicName, TopicPartition};
 
+use crate::history::Jump;
+
 /// What was read, by partition or topic of the source.
 #[derive(Clone, Default, Debug)]
 pub struct Contents {
@@ -22,6 +24,8 @@ pub struct Contents {
     pub samples: BTreeMap<TopicPartition, Vec<Sample>>,
     /// Aborted records among those of a range.
     pub aborted: BTreeMap<TopicPartition, Aborted>,
+    /// Records of the mirror between two pairs where there are more than on the source.
+    pub extras: BTreeMap<TopicPartition, Vec<Extra>>,
     /// The first record that waits and is larger than the mirror takes.
     pub too_large: BTreeMap<TopicPartition, TooLarge>,
     /// Records that came on the source within the last two rounds of checkpoint and group sync.
@@ -56,6 +60,26 @@ pub struct Aborted {
     pub all: u64,
     /// Records from one to the other on the target, both included.
     pub copied: u64,
+}
+
+/// Where the mirror has more records between two pairs than the source: what they are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Extra {
+    /// The two.
+    pub jump: Jump,
+    /// Records of the source between them.
+    pub there: u64,
+    /// Records of the mirror that hold what one of the source holds, from the first pair on.
+    pub copies: u64,
+    /// Records of the mirror that hold what none of these does.
+    pub foreign: u64,
+}
+
+impl Extra {
+    /// Records that are there once more.
+    pub fn repeated(&self) -> u64 {
+        self.copies.saturating_sub(self.there)
+    }
 }
 
 /// A record that the mirror does not take.

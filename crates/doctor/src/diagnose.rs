@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use twinlog_mirror::replicates;
-use twinlog_types::{Code, FlowName, GroupId, Severity, TopicName};
+use twinlog_types::{Code, FlowName, GroupId, Severity, TopicName, TopicPartition};
 
 use crate::chain::{Chain, LinkName, MirroredBy, Outcome, Subject};
 use crate::facts::GroupFacts;
@@ -80,7 +80,15 @@ pub fn diagnose(survey: &mut Survey, wanted: &Wanted, file: &str) -> Diagnosis {
             only_of_topic(&mut chain, topic);
         }
         match subject {
-            Subject::Group(_) => looked_at.groups += 1,
+            Subject::Group(group) => {
+                looked_at.groups += 1;
+                if wanted.group.is_some() && wanted.topic.is_none() {
+                    let read = survey.groups.get(group);
+                    let (topics, partitions) = read.map(read_by).unwrap_or_default();
+                    looked_at.topics += topics;
+                    looked_at.partitions += partitions;
+                }
+            }
             Subject::Topic(topic) if !topic.as_str().is_empty() => {
                 looked_at.topics += 1;
                 let all = survey.facts.source.topics.as_ref().ok();
@@ -135,6 +143,15 @@ fn subjects(survey: &Survey, wanted: &Wanted) -> Vec<Subject> {
         (None, None) => subjects.extend(survey.topics().into_iter().map(Subject::Topic)),
     }
     subjects
+}
+
+/// How many topics a group has committed in, and partitions.
+fn read_by(read: &GroupFacts) -> (usize, usize) {
+    let commits = read.source_commits.as_ref().ok().into_iter().flatten();
+    let partitions: BTreeSet<&TopicPartition> =
+        commits.filter(|commit| commit.offset >= 0).map(|commit| &commit.tp).collect();
+    let topics: BTreeSet<&TopicName> = partitions.iter().map(|tp| &tp.topic).collect();
+    (topics.len(), partitions.len())
 }
 
 fn reads(read: &GroupFacts, topic: &TopicName) -> bool {

@@ -38,7 +38,7 @@ mod text;
 
 pub use chain::{Chain, Evidence, Fix, Link, LinkName, LinkState, MirroredBy, Outcome, Subject};
 pub use connect::{Rest, RestConnector, RestError, Url};
-pub use contents::{Aborted, Contents, Sample, Settings, TooLarge};
+pub use contents::{Aborted, Contents, Extra, Sample, Settings, TooLarge};
 pub use diagnose::{Diagnosis, Wanted, diagnose};
 pub use discover::{Assumed, Seen, SeenSide, assume};
 pub use facts::{CheckpointSeries, Checkpoints, Facts, GroupFacts, Side, Syncs, Trouble};
@@ -49,4 +49,4 @@ pub use mm2::{Connector, FailedTask, Mm2, Worker};
 pub use near::near;
 pub use remedy::Impact;
 pub use survey::Survey;
-pub use text::{holds_for, many, more, seen, told, wrapped};
+pub use text::{holds_for, many, more, one_line, remedy, seen, told, wrapped};

@@ -3,7 +3,7 @@
 //! Does not: find anything. Commands are those of Kafka's own tools where twinlog has none.
 
 use twinlog_client::GroupKind;
-use twinlog_engine::observe::{Rights, shell_word};
+use twinlog_engine::observe::{Rights, shell_option};
 use twinlog_types::{ClusterAlias, Code, GroupId, TopicPartition};
 
 use crate::chain::{Fix, MirroredBy, Subject};
@@ -144,9 +144,13 @@ pub(crate) fn meaning(code: Code, scene: &Scene<'_>) -> Option<String> {
              is copied until they are passed"
         }
         Code::TopicNotMirrored if is_group => {
-            "the group gets no position on this topic, which does not exist on the target"
+            "nothing of the topic is copied, or nothing more where it was mirrored before; the group \
+             gets no position on it"
         }
-        Code::TopicNotMirrored => "none of its records is on the target",
+        Code::TopicNotMirrored => {
+            "nothing of it is copied, or nothing more where it was mirrored before"
+        }
+        Code::ForeignWriter => "consumers on the target read records that the source does not have",
         Code::TopicMissingOnTarget => "there is nothing to read on the target",
         Code::TopicNotYetDiscovered => "nothing of it is copied until it is taken up",
         Code::Paused => {
@@ -256,7 +260,8 @@ pub(crate) fn fixes(code: Code, scene: &Scene<'_>) -> Vec<Fix> {
         })
     };
     let topics_tool = |at: &str, topic: &str| {
-        format!("kafka-topics.sh --bootstrap-server {at} --describe --topic {topic}")
+        let topic = of_topic(topic);
+        format!("kafka-topics.sh --bootstrap-server {at} --describe {topic}")
     };
     match code {
         Code::MirrorNotRunning if scene.by == Some(MirroredBy::MirrorMaker) => {
@@ -267,8 +272,8 @@ pub(crate) fn fixes(code: Code, scene: &Scene<'_>) -> Vec<Fix> {
         Code::TargetAhead | Code::SourceRewound if scene.by != Some(MirroredBy::MirrorMaker) => {
             match scene.subject {
                 Subject::Group(group) => command(format!(
-                    "twinlog sync {file} --flow '{flow}' --group {} --overwrite",
-                    quoted(group)
+                    "twinlog sync {file} --flow '{flow}' {} --overwrite",
+                    of_group(group)
                 )),
                 Subject::Topic(_) => Vec::new(),
             }
@@ -278,19 +283,20 @@ pub(crate) fn fixes(code: Code, scene: &Scene<'_>) -> Vec<Fix> {
         }
         Code::SourceGap | Code::TopicRecreated if scene.by == Some(MirroredBy::Twinlog) => {
             command(format!(
-                "twinlog resume {file} --flow '{flow}' --topic {} --accept-gap",
-                source_topic()
+                "twinlog resume {file} --flow '{flow}' {} --accept-gap",
+                of_topic(&source_topic())
             ))
         }
         Code::Paused => {
-            command(format!("twinlog resume {file} --flow '{flow}' --topic {}", source_topic()))
+            let topic = of_topic(&source_topic());
+            command(format!("twinlog resume {file} --flow '{flow}' {topic}"))
         }
         Code::GroupWithoutCommits => match scene.subject {
             Subject::Group(group) => without_commits(scene, group),
             Subject::Topic(_) => Vec::new(),
         },
         Code::SourceGap | Code::SourceTruncated | Code::Stalled => {
-            command(status(&format!("--topic {} --json", source_topic())))
+            command(status(&format!("{} --json", of_topic(&source_topic()))))
         }
         Code::TargetNotEmpty | Code::TargetRecreated | Code::TopicMissingOnTarget => {
             command(topics_tool(target, &target_topic()))
@@ -299,22 +305,26 @@ pub(crate) fn fixes(code: Code, scene: &Scene<'_>) -> Vec<Fix> {
         Code::NothingCopied if !scene.impact.places.is_empty() => resets(scene),
         // What is lost, or began where, is in the ledger.
         Code::TopicRecreated | Code::NothingCopied | Code::BacklogNotOnTarget => {
-            command(status(&format!("--topic {}", source_topic())))
+            command(status(&of_topic(&source_topic())))
         }
         Code::RecordTooLarge => command(format!(
             "kafka-configs.sh --bootstrap-server {target} --alter --entity-type topics \
-             --entity-name {} --add-config max.message.bytes=10485760",
-            target_topic()
+             {} --add-config max.message.bytes=10485760",
+            shell_option("--entity-name", &target_topic())
         )),
         Code::TimestampRefused => command(format!(
             "kafka-configs.sh --bootstrap-server {target} --alter --entity-type topics \
-             --entity-name {} --add-config message.timestamp.after.max.ms=9223372036854775807",
-            target_topic()
+             {} --add-config message.timestamp.after.max.ms=9223372036854775807",
+            shell_option("--entity-name", &target_topic())
         )),
         Code::OpenTransaction => {
             command(format!("kafka-transactions.sh --bootstrap-server {source} find-hanging"))
         }
         Code::TornTransaction => command(status("--problems")),
+        Code::ForeignWriter => {
+            let topic = of_topic(&source_topic());
+            command(format!("twinlog verify {file} --flow '{flow}' {topic} --full"))
+        }
         Code::Unreachable => command(status("--timeout 2m")),
         // Which rights are missing is known then.
         Code::MissingPermission if scene.unseen => Vec::new(),
@@ -324,9 +334,9 @@ pub(crate) fn fixes(code: Code, scene: &Scene<'_>) -> Vec<Fix> {
         Code::ConnectorFailed => {
             let topic = facts.config.worker.get("status.storage.topic");
             command(format!(
-                "kafka-console-consumer.sh --bootstrap-server {target} --topic {} --from-beginning \
+                "kafka-console-consumer.sh --bootstrap-server {target} {} --from-beginning \
                  --formatter-property print.key=true",
-                topic.map(String::as_str).unwrap_or_default()
+                of_topic(topic.map(String::as_str).unwrap_or_default())
             ))
         }
         Code::ClusterReplaced => command(format!("twinlog check {file} --flow '{flow}' --online")),
@@ -366,8 +376,8 @@ fn without_commits(scene: &Scene<'_>, group: &GroupId) -> Vec<Fix> {
         ))];
     }
     let commands = meant.into_iter().map(|name| {
-        let name = quoted(&name.as_str().into());
-        Fix::Command(format!("twinlog explain {} --group {name}", scene.file))
+        let group = shell_option("--group", &name);
+        Fix::Command(format!("twinlog explain {} {group}", scene.file))
     });
     commands.collect()
 }
@@ -378,7 +388,7 @@ fn describe_group(side: &Side, group: &GroupId) -> String {
         Some(GroupKind::Share) => "kafka-share-groups.sh",
         _ => "kafka-consumer-groups.sh",
     };
-    format!("{tool} --bootstrap-server {} --describe --group {}", side.bootstrap, quoted(group))
+    format!("{tool} --bootstrap-server {} --describe {}", side.bootstrap, of_group(group))
 }
 
 fn members(scene: &Scene<'_>) -> String {
@@ -393,20 +403,24 @@ fn resets(scene: &Scene<'_>) -> Vec<Fix> {
     let target = &side.bootstrap;
     let commands = scene.impact.places.iter().take(COMMANDS_MAX).map(|(tp, offset)| {
         Fix::Command(format!(
-            "kafka-consumer-groups.sh --bootstrap-server {target} --group {} --topic {}:{} \
-             --reset-offsets --to-offset {offset} --execute",
-            quoted(group),
-            tp.topic,
-            tp.partition
+            "kafka-consumer-groups.sh --bootstrap-server {target} {} {} --reset-offsets \
+             --to-offset {offset} --execute",
+            of_group(group),
+            of_topic(&format!("{}:{}", tp.topic, tp.partition))
         ))
     });
     let commands: Vec<Fix> = commands.collect();
     if commands.is_empty() { vec![Fix::Command(describe_group(side, group))] } else { commands }
 }
 
-/// A group's id may contain anything; a shell must take it as one word.
-fn quoted(group: &GroupId) -> String {
-    shell_word(group.as_str())
+/// A group's id may contain anything, and begin with anything.
+fn of_group(group: &GroupId) -> String {
+    shell_option("--group", group.as_str())
+}
+
+/// The name of a topic may begin like an option.
+pub(crate) fn of_topic(topic: &str) -> String {
+    shell_option("--topic", topic)
 }
 
 #[cfg(test)]

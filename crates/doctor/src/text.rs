@@ -4,6 +4,7 @@
 
 use std::fmt::Write;
 
+use twinlog_engine::observe::is_obeyed;
 use twinlog_types::Code;
 
 use crate::chain::{Evidence, Fix};
@@ -52,13 +53,24 @@ pub fn told(finding: &GroupedFinding, width: usize, verbose: bool) -> String {
     let fixes = if all { finding.fix.len() } else { FIXES_MAX };
     for fix in finding.fix.iter().take(fixes) {
         // One line each, however long: they are there to be pasted.
-        let _ = match fix {
-            Fix::Property(line) => writeln!(text, "  say    {line}"),
-            Fix::Command(line) => writeln!(text, "  run    {line}"),
-        };
+        let _ = writeln!(text, "  {}", remedy(fix));
     }
     let _ = writeln!(text, "  more   {}", more(finding.code));
     text
+}
+
+/// `run    twinlog ...`: one line, whatever names are in it.
+pub fn remedy(fix: &Fix) -> String {
+    match fix {
+        Fix::Property(line) => format!("say    {}", one_line(line)),
+        Fix::Command(line) => format!("run    {}", one_line(line)),
+    }
+}
+
+/// Names may contain anything: what a terminal would obey, or what would begin another line, is
+/// replaced.
+pub fn one_line(text: &str) -> String {
+    text.replace(is_obeyed, "\u{fffd}")
 }
 
 /// Evidence in three columns, a line each; where that is too long, the place has a line of its own.
@@ -71,14 +83,14 @@ pub fn seen(evidence: &[Evidence], indent: usize, width: usize) -> String {
     let value = widest(&mut evidence.iter().map(|one| chars(&one.value)), COLUMNS_MAX.1);
     let mut text = String::new();
     for one in evidence {
-        let told = format!("{:<what$}  {:<value$}", one.what, one.value);
-        if indent + chars(&told) + 2 + chars(&one.place) <= width {
-            let line = format!("{told}  {}", one.place);
+        let place = one_line(&one.place);
+        let told = one_line(&format!("{:<what$}  {:<value$}", one.what, one.value));
+        if indent + chars(&told) + 2 + chars(&place) <= width {
+            let line = format!("{told}  {place}");
             let _ = writeln!(text, "{:indent$}{}", "", line.trim_end());
             continue;
         }
-        for line in [told.trim_end(), one.place.as_str()] {
-            let by = if line == one.place { indent + 4 } else { indent };
+        for (line, by) in [(told.trim_end(), indent), (place.as_str(), indent + 4)] {
             let _ = writeln!(text, "{:by$}{}", "", wrapped(line, indent + 2, width));
         }
     }
@@ -109,12 +121,13 @@ pub fn holds_for(finding: &GroupedFinding) -> String {
         }
         (None, _) => parts.push(many(topics, "topic")),
     }
-    parts.join(", ")
+    one_line(&parts.join(", "))
 }
 
 /// Breaks a text between words; all lines but the first are indented. Blanks before the first word
-/// stay.
+/// stay. No other line begins in it, whatever it contains.
 pub fn wrapped(text: &str, indent: usize, width: usize) -> String {
+    let text = one_line(text);
     let room = width.saturating_sub(indent);
     let mut out = String::new();
     let (mut used, mut begun) = (0, false);
@@ -146,6 +159,18 @@ mod tests {
         assert_eq!(wrapped("a-word-that-is-longer x", 2, 9), "a-word-that-is-longer\n  x");
         assert_eq!(wrapped("  one two three", 4, 14), "  one two\n    three");
         assert_eq!(wrapped("  a-word-that-is-longer", 4, 14), "  a-word-that-is-longer");
+    }
+
+    #[test]
+    fn a_name_begins_no_line_and_turns_none() {
+        let name = "a\n  error    forged\u{202e}";
+        for text in [
+            wrapped(name, 2, usize::MAX),
+            remedy(&Fix::Property(format!("topics = {name}"))),
+            seen(&[Evidence { what: name.into(), value: name.into(), place: name.into() }], 2, 300),
+        ] {
+            assert!(!text.trim_end_matches('\n').contains(is_obeyed), "{text:?}");
+        }
     }
 
     #[test]

@@ -101,13 +101,15 @@ fn headline(diagnosis: &Diagnosis) -> String {
         text.push_str("; not everything could be looked at");
     }
     let Counts { groups, topics, partitions } = diagnosis.looked_at;
-    let _ = writeln!(
-        text,
-        "\n  looked at {}, {}, {}",
-        many(groups, "group"),
-        many(topics, "topic"),
-        many(partitions, "partition")
-    );
+    let counts = [(groups, "group"), (topics, "topic"), (partitions, "partition")];
+    let there: Vec<String> = counts
+        .into_iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, what)| many(count, what))
+        .collect();
+    let looked_at =
+        if there.is_empty() { "no group and no topic".into() } else { there.join(", ") };
+    let _ = writeln!(text, "\n  looked at {looked_at}");
     text
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use twinlog_doctor::{Chain, Fix, Link, LinkState, MirroredBy, Outcome, more, seen, wrapped};
+use twinlog_doctor::{Chain, Link, LinkState, MirroredBy, Outcome, more, one_line, seen, wrapped};
 
 use crate::output::text_width;
 
@@ -51,7 +51,7 @@ pub(crate) fn text(chain: &Chain, verbose: bool) -> String {
 }
 
 fn headline(chain: &Chain) -> String {
-    let mut text = format!("{}  {}", chain.flow, chain.subject);
+    let mut text = one_line(&format!("{}  {}", chain.flow, chain.subject));
     if let Some(partition) = chain.partition {
         let _ = write!(text, ", partition {partition}");
     }
@@ -91,10 +91,7 @@ fn remedy(link: &Link, width: usize, text: &mut String) {
     }
     for fix in &link.fix {
         // One line each, however long: they are there to be pasted.
-        let _ = match fix {
-            Fix::Property(line) => writeln!(text, "  say    {line}"),
-            Fix::Command(line) => writeln!(text, "  run    {line}"),
-        };
+        let _ = writeln!(text, "  {}", twinlog_doctor::remedy(fix));
     }
     if let Some(code) = link.code {
         let _ = writeln!(text, "  more   {}", more(code));

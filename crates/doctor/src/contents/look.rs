@@ -1,6 +1,7 @@
 //! Reads samples, counts and settings.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::ControlFlow;
 
 use twinlog_client::{ClientError, Cluster, Header, Isolation, OffsetSpec, Record};
@@ -9,9 +10,9 @@ use twinlog_engine::observe::Observer;
 use twinlog_mirror::SyncOffsets;
 use twinlog_types::{ConfigEntry, SourceOffset, TargetOffset, TopicName, TopicPartition};
 
-use super::{Aborted, Sample, Settings, TooLarge};
+use super::{Aborted, Extra, Sample, Settings, TooLarge};
 use crate::facts::Facts;
-use crate::history::SyncHistory;
+use crate::history::{Jump, SyncHistory};
 use crate::places::{Bounds, Count, Place, place};
 
 /// Partitions whose records are looked at.
@@ -20,6 +21,10 @@ const PARTITIONS_MAX: usize = 512;
 const JOBS_AT_ONCE: usize = 16;
 /// Pairs of records of one partition that are compared.
 const SAMPLES_MAX: usize = 6;
+/// Places of one partition where the mirror has more records than the source that are looked at, and
+/// how many records there may be between two pairs.
+const EXTRAS_MAX: usize = 4;
+const BETWEEN_MAX: u64 = 50_000;
 /// Source offsets in which aborted records are looked for.
 const REACH: u64 = 5_000;
 /// Records that may lie before one that is too large.
@@ -34,6 +39,7 @@ struct Job {
     counts: Vec<(SourceOffset, Count)>,
     samples: Vec<SyncOffsets>,
     range: Option<(SyncOffsets, SyncOffsets)>,
+    extras: Vec<Jump>,
     /// Where the first record that waits is, and the largest that the mirror takes.
     waits: Option<(SourceOffset, u64)>,
     isolation: Isolation,
@@ -41,7 +47,10 @@ struct Job {
 
 impl Job {
     fn is_sample_alone(&self) -> bool {
-        self.counts.is_empty() && self.range.is_none() && self.waits.is_none()
+        self.counts.is_empty()
+            && self.range.is_none()
+            && self.extras.is_empty()
+            && self.waits.is_none()
     }
 }
 
@@ -51,6 +60,7 @@ struct Found {
     places: Vec<(SourceOffset, TargetOffset)>,
     samples: Vec<Sample>,
     aborted: Option<Aborted>,
+    extras: Vec<Extra>,
     too_large: Option<TooLarge>,
 }
 
@@ -89,11 +99,12 @@ impl Facts {
         let look = |job| look(observer.source.clone(), observer.target.clone(), job);
         let jobs: Vec<_> = jobs.into_iter().map(look).collect();
         for found in in_parallel(JOBS_AT_ONCE, jobs).await {
-            let Found { tp, places, samples, aborted, too_large } = found;
+            let Found { tp, places, samples, aborted, extras, too_large } = found;
             let contents = &mut self.contents;
             let places = places.into_iter().map(|(source, place)| ((tp.clone(), source), place));
             contents.places.extend(places);
             contents.samples.insert(tp.clone(), samples);
+            contents.extras.insert(tp.clone(), extras);
             contents.aborted.extend(aborted.map(|aborted| (tp.clone(), aborted)));
             contents.too_large.extend(too_large.map(|record| (tp, record)));
         }
@@ -136,6 +147,7 @@ impl Facts {
             counts: Vec::new(),
             samples: Vec::new(),
             range: None,
+            extras: Vec::new(),
             waits: self.waits(tp, &mirror),
             isolation,
         };
@@ -162,6 +174,7 @@ impl Facts {
                 |sync: &SyncOffsets| sync.0 >= bounds.source.0 && sync.1 >= bounds.target.0;
             job.samples =
                 history.samples().into_iter().filter(is_there).take(SAMPLES_MAX).collect();
+            job.extras = self.extras(history, &bounds);
             let compacted =
                 self.contents.source_settings.get(&tp.topic).is_some_and(|topic| topic.compacted);
             job.range = self.range(history, &bounds).filter(|_| !compacted);
@@ -179,6 +192,22 @@ impl Facts {
             && from.0 >= bounds.source.0
             && from != history.newest;
         worth.then_some((from, history.newest))
+    }
+
+    /// Between which pairs the mirror has more records than the source, with all of them still there.
+    fn extras(&self, history: &SyncHistory, bounds: &Bounds) -> Vec<Jump> {
+        // Its markers take offsets of the target, which look like records here.
+        if self.mm2.is_transactional {
+            return Vec::new();
+        }
+        let is_readable = |jump: &&Jump| {
+            let (before, after) = (jump.before, jump.after);
+            jump.repeated() > 0
+                && before.0.plus(1) >= bounds.source.0
+                && before.1.plus(1) >= bounds.target.0
+                && after.1.since(before.1) <= BETWEEN_MAX
+        };
+        history.jumps.iter().rev().filter(is_readable).take(EXTRAS_MAX).copied().collect()
     }
 
     /// Where the first record that waits is, where one that waits may be too large.
@@ -229,6 +258,7 @@ async fn look(source: Cluster, target: Cluster, job: Job) -> Found {
         places: Vec::new(),
         samples: Vec::new(),
         aborted: None,
+        extras: Vec::new(),
         too_large: None,
     };
     for (committed, count) in &job.counts {
@@ -259,6 +289,10 @@ async fn look(source: Cluster, target: Cluster, job: Job) -> Found {
             found.aborted = Some(Aborted { from: from.0, to: to.0, committed, all, copied });
         }
     }
+    for jump in job.extras {
+        let extra = extra(&source, &target, (&job.tp, &job.mirror), jump).await;
+        found.extras.extend(extra.ok().flatten());
+    }
     if let Some((from, limit)) = job.waits {
         found.too_large = too_large(&source, &job.tp, from, limit).await.ok().flatten();
     }
@@ -283,6 +317,60 @@ async fn counted(
     };
     source.read_partition_until(tp, from.0, isolation, each).await?;
     Ok((bytes <= BYTES_MAX).then_some(records))
+}
+
+/// What the records of the mirror between two pairs are; nothing when it would cost too much to tell.
+///
+/// A copy that began again right behind the first pair had gone on from there before, so that what is
+/// there twice is among as many records of the source as the mirror has between the two.
+async fn extra(
+    source: &Cluster,
+    target: &Cluster,
+    (tp, mirror): (&TopicPartition, &TopicPartition),
+    jump: Jump,
+) -> Result<Option<Extra>, ClientError> {
+    let Jump { before, after } = jump;
+    let reach = before.0.plus(after.1.since(before.1));
+    let last = reach.max(after.0);
+    let (mut there, mut bytes) = (0, 0);
+    let mut known = HashSet::new();
+    let each = |record: Record| {
+        if record.offset > last.0 {
+            return ControlFlow::Break(());
+        }
+        there += u64::from(record.offset <= after.0.0);
+        bytes += size(&record);
+        known.insert(digest(&record));
+        if bytes > BYTES_MAX { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    let from = before.0.plus(1);
+    source.read_partition_until(tp, from.0, Isolation::ReadUncommitted, each).await?;
+    let (mut copies, mut foreign) = (0, 0);
+    let each = |record: Record| {
+        if record.offset > after.1.0 {
+            return ControlFlow::Break(());
+        }
+        bytes += size(&record);
+        if known.contains(&digest(&record)) {
+            copies += 1;
+        } else {
+            foreign += 1;
+        }
+        if bytes > BYTES_MAX { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    let from = before.1.plus(1);
+    target.read_partition_until(mirror, from.0, Isolation::ReadUncommitted, each).await?;
+    Ok((bytes <= BYTES_MAX).then_some(Extra { jump, there, copies, foreign }))
+}
+
+/// Equal for records that hold the same.
+fn digest(record: &Record) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (&record.key, &record.value).hash(&mut hasher);
+    for Header { key, value } in &record.headers {
+        (key, value).hash(&mut hasher);
+    }
+    hasher.finish()
 }
 
 async fn too_large(

@@ -103,7 +103,9 @@ impl Grouping {
         }
         gathered.of_flow |= finding.of_flow;
         add_some(&mut gathered.evidence, &finding.evidence, EVIDENCE_MAX);
-        add_some(&mut gathered.fix, &finding.fix, FIXES_MAX);
+        for fix in &finding.fix {
+            fix.put_to(&mut gathered.fix, FIXES_MAX);
+        }
         let subject = subject.filter(|_| !finding.of_flow);
         let group = match subject {
             Some(Subject::Group(group)) => Some(group),
@@ -126,7 +128,20 @@ impl Grouping {
         let mut found: Vec<GroupedFinding> =
             self.found.into_iter().map(|(key, gathered)| grouped(&key, gathered)).collect();
         order::put(&mut found);
+        one_line_for_a_key(&mut found);
         found
+    }
+}
+
+/// Lines of several findings may name one key: each says what those before it say, too.
+fn one_line_for_a_key(found: &mut [GroupedFinding]) {
+    let mut said: Vec<Fix> = Vec::new();
+    for fix in found.iter_mut().flat_map(|finding| &mut finding.fix) {
+        if let Some(key) = fix.list_key().map(str::to_owned) {
+            fix.put_to(&mut said, usize::MAX);
+            let whole = said.iter().find(|said| said.list_key() == Some(&*key));
+            *fix = whole.cloned().unwrap_or_else(|| fix.clone());
+        }
     }
 }
 

@@ -201,3 +201,27 @@ fn the_consequence_is_what_the_code_means_and_all_records_together() {
         Some("records are gone; a failover now finds 10 records missing on the target")
     );
 }
+
+#[test]
+fn several_names_that_are_left_out_are_one_line_of_the_file() {
+    let line = |text: &str| Fix::Property(text.into());
+    let left_out = |severity, name: &str, fix: &str| {
+        let tp = TopicPartition::new(name, 0);
+        let finding = Finding { severity, ..Finding::stops(Code::TopicNotMirrored, name) };
+        (Some(topic(name)), LinkName::Topic, finding.of(&tp).fix(line(fix)))
+    };
+    let found = grouped(&[
+        left_out(Severity::Error, "a", "hello->world.topics = x,a"),
+        left_out(Severity::Error, "b", "hello->world.topics = x,b"),
+        left_out(Severity::Info, "c", "hello->world.topics = x,c"),
+    ]);
+    let said: Vec<&[Fix]> = found.iter().map(|one| &one.fix[..]).collect();
+    let (two, all) = ("hello->world.topics = x,a,b", "hello->world.topics = x,a,b,c");
+    assert_eq!(said, [&[line(two)][..], &[line(all)]]);
+    // What is left out by one pattern each is let in by leaving out both.
+    let found = grouped(&[
+        left_out(Severity::Error, "a", "topics.exclude = b.*,c.*"),
+        left_out(Severity::Error, "b", "topics.exclude = a.*,c.*"),
+    ]);
+    assert_eq!(found[0].fix, [line("topics.exclude = c.*")]);
+}

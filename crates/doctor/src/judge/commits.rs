@@ -55,11 +55,24 @@ impl Walk<'_> {
                 due += usize::from(self.commit_of_twinlog(&mut link, group, tp));
             }
         }
+        let short = left.iter().filter(|tp| self.is_mm2() && self.stands_short(tp)).count();
         link.ok(match due {
+            0 if short > 0 => format!(
+                "the group stands where MirrorMaker 2 put it, and in {} short of its place (see \
+                 translation)",
+                partitions(short)
+            ),
             0 => format!("the group stands at its place in {}", partitions(left.len())),
             n => format!("{} about to be written", partitions(n)),
         });
         self.push(link);
+    }
+
+    /// Whether records lie between where the group stands and where it belongs.
+    fn stands_short(&self, tp: &TopicPartition) -> bool {
+        let place = self.source_commit(tp).and_then(|committed| self.exact_place(tp, committed));
+        let stands = self.target_commit(tp);
+        place.zip(stands).is_some_and(|(place, stands)| place.0 > stands)
     }
 
     /// Where the group stands; where it belongs, only the source could tell.

@@ -31,6 +31,12 @@ impl Walk<'_> {
         }
         link.ok(match waiting {
             0 => "everything that may be copied is".to_owned(),
+            // Some of them may hold nothing that a consumer reads, and never come.
+            n if self.is_mm2() => format!(
+                "at most {} of the source left, those of markers of transactions and of what the \
+                 cleaner removed among them",
+                counted(n, "offset")
+            ),
             n => format!("on the way: {} of the source left", counted(n, "offset")),
         });
         self.push(link);
@@ -42,7 +48,7 @@ impl Walk<'_> {
         if !self.is_mm2() {
             return seen?.lag_records;
         }
-        let copied = self.copied_by_mm2(tp)?;
+        let copied = self.arrived_by_mm2(tp)?;
         let end = seen.and_then(|seen| seen.source_end);
         let end = end.or_else(|| Some(self.facts.source_bounds.get(tp)?.1))?;
         Some(u64::try_from(end - (copied + 1)).unwrap_or(0))
@@ -57,7 +63,7 @@ impl Walk<'_> {
                 link.saw(format!("{tp} begins and ends at"), format!("{start}..{end}"), place);
             }
             let copied_to = if self.is_mm2() {
-                self.copied_by_mm2(tp).map(|copied| copied + 1)
+                self.arrived_by_mm2(tp).map(|copied| copied + 1)
             } else {
                 seen.copied_to
             };

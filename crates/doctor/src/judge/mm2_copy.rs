@@ -5,6 +5,7 @@ use twinlog_types::{Code, Severity, TargetOffset, TopicPartition};
 
 use super::walk::{Finding, Walk, counted, on_topic};
 use crate::chain::Fix;
+use crate::contents::Extra;
 use crate::history::{Jump, SyncHistory, Turn};
 use crate::mm2::SOURCE_CONNECTOR;
 use crate::remedy::Impact;
@@ -18,6 +19,25 @@ impl Walk<'_> {
         stored.max(synced)
     }
 
+    /// The same by where the mirror ends, too: what came since the newest pair is on the target, as
+    /// far as only MM2 writes there and nothing else takes an offset.
+    pub(super) fn arrived_by_mm2(&self, tp: &TopicPartition) -> Option<i64> {
+        let facts = self.facts;
+        let copied = self.copied_by_mm2(tp)?;
+        let by_end = || {
+            let history = facts.sync(tp)?;
+            let is_strange =
+                facts.mm2.is_transactional || history.jumps.iter().any(|jump| jump.repeated() > 0);
+            let (_, target_end) = *facts.bounds.get(&facts.mirror_of(tp))?;
+            let (_, source_end) = *facts.source_bounds.get(tp)?;
+            let (source, target) = history.newest;
+            let since = TargetOffset(target_end - 1).since(target);
+            let last = source.plus(since).0.min(source_end - 1);
+            (!is_strange && target.0 < target_end).then_some(last)
+        };
+        Some(by_end().map_or(copied, |last| last.max(copied)))
+    }
+
     pub(super) fn copy_of_mm2(&self, tp: &TopicPartition) -> Vec<Finding> {
         let mut found = Vec::new();
         let made_again = self.made_again(tp);
@@ -28,6 +48,7 @@ impl Walk<'_> {
             if let Some(history) = self.facts.sync(tp) {
                 found.extend(self.gap_behind(tp, history));
                 found.extend(self.copied_twice(tp, history));
+                found.extend(self.foreign(tp, history));
             }
         }
         found.extend(self.too_large(tp));
@@ -142,15 +163,20 @@ impl Walk<'_> {
         }
         let begin = self.target_start(tp)?;
         let is_there = |at: TargetOffset| at > begin;
+        // That it began again, its pairs tell; that these are the same records, only they do.
+        let samples = facts.contents.samples.get(tp).map(Vec::as_slice).unwrap_or_default();
+        let is_shown = |turn: &&Turn| {
+            samples.iter().any(|sample| sample.equal && sample.sync.1 < turn.after.1)
+        };
         let turns: Vec<&Turn> = history
             .turns
             .iter()
             .filter(|turn| !turn.is_back_on_target() && is_there(turn.after.1))
+            .filter(is_shown)
             .collect();
         let whole = turns.iter().all(|turn| turn.repeated().1);
         let of_turns: u64 = turns.iter().map(|turn| turn.repeated().0).sum();
-        let jumps = history.jumps.iter().filter(|jump| is_there(jump.after.1));
-        let repeated = of_turns + jumps.map(Jump::repeated).sum::<u64>();
+        let repeated = of_turns + self.extras(tp).map(Extra::repeated).sum::<u64>();
         if repeated == 0 {
             return None;
         }
@@ -175,6 +201,48 @@ impl Walk<'_> {
             repeated,
             on_topic(&facts.target, &self.facts.mirror_of(tp).topic),
         ))
+    }
+
+    /// Records between two pairs that are not the source's, or that nothing tells of.
+    fn foreign(&self, tp: &TopicPartition, history: &SyncHistory) -> Option<Finding> {
+        let facts = self.facts;
+        if facts.mm2.is_transactional {
+            return None;
+        }
+        let begin = self.target_start(tp)?;
+        let jumps = history.jumps.iter();
+        let jumps = jumps.filter(|jump| jump.repeated() > 0 && jump.after.1 > begin);
+        let is_told = |jump: &Jump| self.extras(tp).any(|extra| extra.jump == *jump);
+        let (mut untold, mut first) = (0, None);
+        for jump in jumps.filter(|jump| !is_told(jump)) {
+            untold += jump.repeated();
+            first = first.or(Some(*jump));
+        }
+        let foreign: u64 = self.extras(tp).map(|extra| extra.foreign).sum();
+        first = self.extras(tp).find(|extra| extra.foreign > 0).map(|extra| extra.jump).or(first);
+        let mirror = facts.mirror_of(tp);
+        let summary = match (foreign, untold) {
+            (0, 0) => return None,
+            (0, n) => format!(
+                "{tp}: {mirror} has {} more than the source between two pairs of offsets: written by \
+                 somebody else, or copied twice",
+                counted(n, "record")
+            ),
+            (n, _) => format!(
+                "{tp}: {} of {mirror}, compared with the source, are not from there: somebody else \
+                 writes to the mirror",
+                counted(n, "record")
+            ),
+        };
+        let finding = Finding::notes(Code::ForeignWriter, Severity::Warning, summary);
+        let place = format!("{}: topic {}", facts.syncs.on, facts.syncs.topic);
+        let Jump { before, after } = first?;
+        let pairs = format!("{}->{}, then {}->{}", before.0, before.1, after.0, after.1);
+        Some(finding.seen("pairs with more between on the target", pairs, place))
+    }
+
+    fn extras(&self, tp: &TopicPartition) -> impl Iterator<Item = &Extra> {
+        self.facts.contents.extras.get(tp).into_iter().flatten()
     }
 
     fn target_start(&self, tp: &TopicPartition) -> Option<TargetOffset> {
@@ -233,7 +301,7 @@ impl Walk<'_> {
             there.get(&mirror.topic).is_some_and(|count| mirror.partition < *count)
         };
         let (_, end) = *facts.source_bounds.get(tp)?;
-        let waiting = end - self.copied_by_mm2(tp).map_or(0, |copied| copied + 1);
+        let waiting = end - self.arrived_by_mm2(tp).map_or(0, |copied| copied + 1);
         if waiting <= 0 || !has(tp) {
             return None;
         }

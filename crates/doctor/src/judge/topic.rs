@@ -14,6 +14,7 @@ use crate::chain::{Fix, LinkName};
 use crate::facts::Trouble;
 use crate::mm2::{CHECKPOINT_CONNECTOR, SOURCE_CONNECTOR};
 use crate::near::near;
+use crate::remedy::of_topic;
 
 /// Codes of `status` that are about the topic, not about its records.
 pub(super) fn is_about_topic(code: Code) -> bool {
@@ -119,7 +120,7 @@ impl Walk<'_> {
         let (a, b) = (&source.alias, &target.alias);
         let summary = format!("no topic {topic} is on {a} or {b}, or may be seen{hint}");
         meant.into_iter().fold(Finding::stops(Code::TopicNotMirrored, summary), |finding, name| {
-            finding.fix(Fix::Command(format!("twinlog explain {} --topic {name}", self.file)))
+            finding.fix(Fix::Command(format!("twinlog explain {} {}", self.file, of_topic(&name))))
         })
     }
 

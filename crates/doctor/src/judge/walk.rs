@@ -100,9 +100,7 @@ impl Draft {
                 before.partitions.extend(finding.partitions);
                 before.impact.add(&finding.impact);
                 for fix in finding.fix {
-                    if !before.fix.contains(&fix) {
-                        before.fix.push(fix);
-                    }
+                    fix.put_to(&mut before.fix, usize::MAX);
                 }
             }
             _ => self.findings.push(finding),

@@ -48,6 +48,9 @@ async fn a_mirror_that_is_well_has_no_error_and_what_is_wrong_is_found_without_b
     let app = Wanted { group: Some("app".into()), topic: None };
     let asked = world.doctor("", &app).await;
     assert_eq!((asked.findings.len(), asked.outcome()), (0, Outcome::Well), "{asked:#?}");
+    // What it has committed in was looked at, and nothing else.
+    let looked_at = asked.looked_at;
+    assert_eq!((looked_at.groups, looked_at.topics, looked_at.partitions), (1, 1, 1));
 
     // What `explain` says of a group, the doctor says too.
     world.target.set_group("live", GroupKind::Classic, true);

@@ -182,7 +182,7 @@ impl Rights {
             let names: Vec<&str> = names;
             let operations = operations.into_iter().map(|one| format!(" --operation {one}"));
             line.extend(operations);
-            line.extend(names.into_iter().map(|name| format!(" {option} {}", shell_word(name))));
+            line.extend(names.into_iter().map(|name| format!(" {}", shell_option(option, name))));
             line.push_str(if begins { " --resource-pattern-type prefixed" } else { "" });
             line
         };
@@ -449,13 +449,47 @@ pub fn principal(client: &ClientProperties) -> String {
     }
 }
 
-/// One word to a shell.
+/// One word to a shell. What a terminal would obey is written as bytes of `$'...'` (bash, zsh, ksh).
 pub fn shell_word(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-._:/@+=".contains(c);
     if !text.is_empty() && text.chars().all(plain) {
         return text.to_owned();
     }
-    format!("'{}'", text.replace('\'', r"'\''"))
+    if !text.contains(is_obeyed) {
+        return format!("'{}'", text.replace('\'', r"'\''"));
+    }
+    let mut word = "$'".to_owned();
+    for c in text.chars() {
+        match c {
+            '\n' => word.push_str("\\n"),
+            '\'' | '\\' => word.extend(['\\', c]),
+            c if is_obeyed(c) => {
+                let mut bytes = [0; 4];
+                // Three digits of base eight end by themselves, whatever follows.
+                let octal = c.encode_utf8(&mut bytes).bytes().map(|byte| format!("\\{byte:03o}"));
+                word.extend(octal);
+            }
+            c => word.push(c),
+        }
+    }
+    word.push('\'');
+    word
+}
+
+/// An option of a command with its value, in words of a shell. A value that looks like an option is tied
+/// to its own.
+pub fn shell_option(name: &str, value: &str) -> String {
+    let tie = if value.starts_with('-') { "=" } else { " " };
+    format!("{name}{tie}{}", shell_word(value))
+}
+
+/// What a terminal does not show but does: controls, line ends, and characters that turn or hide
+/// those around them.
+pub fn is_obeyed(c: char) -> bool {
+    let is_format = matches!(c,
+        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}');
+    c.is_control() || is_format
 }
 
 #[cfg(test)]
@@ -498,8 +532,14 @@ mod tests {
             ("a b", "'a b'"),
             ("it's", r"'it'\''s'"),
             ("$(x)", "'$(x)'"),
+            ("a\nrun b", r"$'a\nrun b'"),
+            ("it's\t\\1", r"$'it\'s\011\\1'"),
+            ("\u{202e}x\u{1b}[2J", r"$'\342\200\256x\033[2J'"),
         ] {
             assert_eq!(shell_word(name), word);
         }
+        assert_eq!(shell_option("--group", "orders-app"), "--group orders-app");
+        assert_eq!(shell_option("--group", "-rf"), "--group=-rf");
+        assert_eq!(shell_option("--group", "-a b"), "--group='-a b'");
     }
 }

@@ -8,8 +8,8 @@ use twinlog_types::{Code, Severity, SourceOffset, TargetOffset};
 use super::{
     by_mm2, commit, judged, mirror, put_checkpoint, put_pairs, read_of, source, stands_at,
 };
-use crate::chain::LinkName;
-use crate::contents::{Aborted, Sample, Settings, TooLarge};
+use crate::chain::{Fix, LinkName};
+use crate::contents::{Aborted, Extra, Sample, Settings, TooLarge};
 use crate::facts::Facts;
 use crate::findings::Finding;
 use crate::mm2::{CHECKPOINT_CONNECTOR, FailedTask, SOURCE_CONNECTOR};
@@ -89,6 +89,73 @@ fn a_copy_that_began_again_is_told_from_another_topic_by_records() {
     facts.mm2.copied.insert(source(), 309);
     put_pairs(&mut facts, &[(0, 0), (999, 999), (0, 1_000), (309, 1_309)]);
     assert_eq!(errors(&facts)[0], Code::TopicRecreated);
+}
+
+/// Between two pairs the mirror has 31 records more: only the records tell why.
+#[test]
+fn records_of_somebody_else_are_no_duplicates() {
+    let mut facts = by_mm2("");
+    let pairs = [(0, 0), (249, 249), (250, 281), (999, 1_030)];
+    put_pairs(&mut facts, &pairs);
+    bounds(&mut facts, (0, 1_000), (0, 1_031));
+    stands_at(&mut facts, (1_000, 1_031), &pairs);
+    put_checkpoint(&mut facts, (1_000, 1_031), &[]);
+    committed(&mut facts, 1_031);
+    // The source does not have them any more: that there are more is all that is known.
+    assert_eq!(errors(&facts), []);
+    let told = found(&facts, Code::ForeignWriter).expect("told");
+    assert_eq!(told.severity, Severity::Warning);
+    assert!(told.summary.contains("31 records more") && told.summary.contains("or copied twice"));
+    let run = "twinlog verify mm2.properties --flow 'hello->world' --topic orders --full";
+    assert_eq!(told.fix, [Fix::Command(run.into())]);
+    let jump = facts.sync(&source()).expect("pairs").jumps[0];
+    let extra = |copies, foreign| vec![Extra { jump, there: 1, copies, foreign }];
+    facts.contents.extras.insert(source(), extra(1, 31));
+    assert_eq!(errors(&facts), []);
+    let told = found(&facts, Code::ForeignWriter).expect("told").summary;
+    assert!(
+        told.contains("31 records of hello.orders-0") && told.contains("somebody else"),
+        "{told}"
+    );
+    facts.contents.extras.insert(source(), extra(32, 0));
+    assert_eq!(errors(&facts), [Code::DuplicatesOnTarget]);
+    assert_eq!(found(&facts, Code::ForeignWriter), None);
+}
+
+/// MM2 stores its positions once a minute and tells a pair every hundred records: where both sides
+/// end, nothing waits.
+#[test]
+fn what_came_since_the_newest_pair_is_not_left_to_copy() {
+    let mut facts = by_mm2("");
+    put_pairs(&mut facts, &[(0, 0), (899, 899)]);
+    facts.mm2.copied.insert(source(), 700);
+    let copy = |facts: &Facts| {
+        let chain = judged(facts);
+        let link = chain.links.into_iter().find(|link| link.name == LinkName::Copy);
+        link.expect("a link").summary
+    };
+    assert_eq!(copy(&facts), "everything that may be copied is");
+    // A transaction's marker at the end of the source never comes.
+    bounds(&mut facts, (0, 1_001), (0, 1_000));
+    facts.found.topics[0].partitions[0].source_end = Some(1_001);
+    assert!(copy(&facts).starts_with("at most 1 offset of the source left"), "{}", copy(&facts));
+}
+
+/// A position that is short of its place is not called that place.
+#[test]
+fn a_group_that_stands_short_is_told_so_at_both_links() {
+    let mut facts = by_mm2("");
+    let pairs: Vec<(i64, i64)> = (0..990).map(|n| (n * 101, n * 101)).collect();
+    bounds(&mut facts, (0, 100_000), (0, 100_000));
+    facts.mm2.copied.insert(source(), 99_999);
+    stands_at(&mut facts, (50_000, 50_000), &pairs);
+    put_checkpoint(&mut facts, (50_000, 1), &[]);
+    committed(&mut facts, 1);
+    let chain = judged(&facts);
+    let of = |name| chain.links.iter().find(|link| link.name == name).expect("a link");
+    assert_eq!(of(LinkName::Translation).code, Some(Code::TranslationCoarse));
+    let told = &of(LinkName::ConsumerOffsets).summary;
+    assert!(told.contains("short of its place"), "{told}");
 }
 
 /// `retention-overtook`, with the copy gone on.
