@@ -402,3 +402,43 @@ fn size(record: &Record) -> usize {
     let headers: usize = record.headers.iter().map(header).sum();
     length(record.key.as_deref()) + length(record.value.as_deref()) + headers
 }
+
+#[cfg(test)]
+mod tests {
+    use twinlog_embedded::NewRecord;
+    use twinlog_worlds::World;
+
+    use super::*;
+
+    /// Records `numbers` of a topic, each unlike the others.
+    fn records(numbers: std::ops::Range<u32>) -> Vec<NewRecord> {
+        let record = |n: u32| NewRecord::new(format!("k-{n}"), format!("v-{n}"));
+        numbers.map(record).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn records_that_a_mirror_has_more_are_told_apart_by_what_they_hold() {
+        let world = World::new(1);
+        world.source.create_topic("orders", 1, &[]).expect("made");
+        world.source.append("orders", 0, &records(0..10)).expect("appended");
+        let pair = |source, target| (SourceOffset(source), TargetOffset(target));
+        let (tp, observer) = (TopicPartition::new("orders", 0), world.observer(""));
+        let other = vec![NewRecord::new("x", "y"), NewRecord::new("x", "z")];
+        for (name, middle, after, found) in [
+            // Somebody else wrote two between 4 and 5.
+            ("foreign", other, pair(5, 7), (1, 1, 2)),
+            // 5 and 6 were copied, and then again from 5 on.
+            ("twice", records(5..7), pair(5, 7), (1, 3, 0)),
+        ] {
+            world.target.create_topic(name, 1, &[]).expect("made");
+            for batch in [records(0..5), middle, records(5..10)] {
+                world.target.append(name, 0, &batch).expect("appended");
+            }
+            let mirror = TopicPartition::new(name, 0);
+            let jump = Jump { before: pair(4, 4), after };
+            let seen = extra(&observer.source, &observer.target, (&tp, &mirror), jump).await;
+            let Extra { there, copies, foreign, .. } = seen.expect("read").expect("few");
+            assert_eq!((there, copies, foreign), found, "{name}");
+        }
+    }
+}

@@ -124,6 +124,16 @@ const EXAMPLES: &[Example] = &[
         let sample = crate::contents::Sample { sync: (source_offset, target_offset), equal: true };
         facts.contents.samples.insert(source(), vec![sample]);
     }),
+    (Code::ForeignWriter, "", |facts| {
+        let pairs = [(0, 0), (249, 249), (250, 281), (999, 1_030)];
+        ends(facts, 1_000, 1_031);
+        stands_at(facts, (1_000, 1_031), &pairs);
+        put_checkpoint(facts, (1_000, 1_031), &[]);
+        committed(facts, Some(1_031));
+        let jump = facts.sync(&source()).expect("pairs").jumps[0];
+        let extra = crate::contents::Extra { jump, there: 1, copies: 1, foreign: 31 };
+        facts.contents.extras.insert(source(), vec![extra]);
+    }),
     (Code::Mm2KnownBug, "", |facts| {
         facts.mm2.version = None;
         facts.mm2.numbers_tasks = false;
