@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
-use twinlog_engine::observe::Observer;
+use twinlog_engine::observe::{Observer, shell_option};
 use twinlog_types::{Code, GroupId};
 use twinlog_verify::rehearse::{self, Plan, Planned, Rehearsed};
 
@@ -82,7 +82,11 @@ pub(crate) fn rehearse(args: &Rehearse, out: Output) -> Result<ExitCode, Failure
                 exit: WRONG,
                 code: Code::GroupWithoutCommits.word().into(),
                 message: format!("no commit of group {group} on a mirrored topic is visible"),
-                next: format!("see `twinlog explain {} --group {group}`", looking::file(&common)),
+                next: format!(
+                    "see `twinlog explain {} {}`",
+                    looking::file(&common),
+                    shell_option("--group", group.as_str())
+                ),
                 problems: Vec::new(),
             });
         }
@@ -125,8 +129,9 @@ async fn play(args: &Rehearse, observer: &Observer, plan: &Plan) -> Result<Playe
         return Err(Failure {
             message: format!("the scratch group {scratch} may still be there: {}", failure.message),
             next: format!(
-                "remove it: kafka-consumer-groups.sh --bootstrap-server {} --delete --group {scratch}",
-                observer.target.bootstrap()
+                "remove it: kafka-consumer-groups.sh --bootstrap-server {} --delete {}",
+                observer.target.bootstrap(),
+                shell_option("--group", scratch.as_str())
             ),
             ..failure
         });

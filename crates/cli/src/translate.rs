@@ -15,7 +15,7 @@ use tokio::sync::OnceCell;
 use twinlog_client::{ClientError, GroupKind};
 use twinlog_doctor::near;
 use twinlog_engine::named_file;
-use twinlog_engine::observe::{MappedPartition, Mirror, Mm2Sight, Observer, shell_word};
+use twinlog_engine::observe::{MappedPartition, Mirror, Mm2Sight, Observer, shell_option};
 use twinlog_flow::Standing;
 use twinlog_mirror::{SyncTranslation, replicates};
 use twinlog_types::{Code, FlowName, GroupId, SourceOffset, TopicName, TopicPartition};
@@ -281,9 +281,9 @@ impl Translator {
         let by_mm2 = self.flows.iter().any(|flow| matches!(flow.mm2.get(), Some(Some(_))));
         if by_mm2 {
             let next = format!(
-                "no twinlog has ever run {flow}, and MM2 makes the mirror: `twinlog doctor FILE --group \
-                 {0}` says how exact its places are, `twinlog rehearse FILE --group {0}` tries them",
-                shell_word(group.as_str())
+                "no twinlog has ever run {flow}, and MM2 makes the mirror: `twinlog doctor FILE {0}` \
+                 says how exact its places are, `twinlog rehearse FILE {0}` tries them",
+                shell_option("--group", group.as_str())
             );
             eprintln!("twinlog: {}", named_file(&next, &self.file));
         }
@@ -442,10 +442,10 @@ fn mirrored_by_mm2(
         code: code.word().into(),
         message: format!("there is no map of {tp}: no twinlog has ever run {flow}, {who}{figure}"),
         next: format!(
-            "`twinlog doctor FILE --topic {}` says how exact MM2's places are, `twinlog verify FILE` and \
+            "`twinlog doctor FILE {}` says how exact MM2's places are, `twinlog verify FILE` and \
              `twinlog rehearse FILE` prove them; exact ones come with `twinlog run FILE`, which takes the \
              mirror over once MM2 is stopped",
-            shell_word(tp.topic.as_str())
+            shell_option("--topic", tp.topic.as_str())
         ),
         problems: Vec::new(),
     }

@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use twinlog_engine::observe::Observer;
+use twinlog_engine::observe::{Observer, shell_option};
 use twinlog_types::Code;
 use twinlog_verify::{FlowReport, How, Progress, Request, Verdict, verify as look};
 
@@ -180,14 +180,14 @@ fn nothing_in_scope(args: &Verify, file: &str, reports: &[FlowReport]) -> Result
         && reports.iter().all(|one| one.groups.is_empty())
     {
         let message = format!("no commit of group {group} on a mirrored topic is visible");
-        let next = format!("see `twinlog explain {file} --group {group}`");
+        let next = format!("see `twinlog explain {file} {}`", shell_option("--group", group));
         return Err(wrong(Code::GroupWithoutCommits, message, next));
     }
     if reports.iter().all(|one| one.partitions.is_empty()) {
         let (message, next) = match &args.topic {
             Some(topic) => (
                 format!("no topic {topic} is mirrored"),
-                format!("see `twinlog explain {file} --topic {topic}`"),
+                format!("see `twinlog explain {file} {}`", shell_option("--topic", topic)),
             ),
             None => ("no topic is mirrored".to_owned(), format!("see `twinlog status {file}`")),
         };

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 use serde::Serialize;
-use twinlog_engine::observe::{Observer, shell_word};
+use twinlog_engine::observe::{Observer, shell_option};
 
 use self::judge::{Goals, Open, Verdict, Wanted};
 use crate::args::Wait;
@@ -145,7 +145,7 @@ fn next(verdict: &Verdict, file: &str) -> Option<(String, u8)> {
     let paused = verdict.paused();
     if !paused.is_empty() {
         let resume =
-            |topic: &&str| format!("`twinlog resume {file} --topic {}`", shell_word(topic));
+            |topic: &&str| format!("`twinlog resume {file} {}`", shell_option("--topic", topic));
         let resume: Vec<String> = paused.iter().map(resume).collect();
         let what = format!("{} paused, and waiting does not end a pause", are(&paused));
         return Some((format!("{what}; to go on: {}", resume.join(", ")), WRONG));
