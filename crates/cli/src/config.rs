@@ -10,6 +10,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -238,13 +239,30 @@ impl Source {
     }
 }
 
+/// No properties file, or what a provider reads, is larger: whatever is, is another kind of file, or
+/// has no end.
+const FILE_BYTES_MAX: u64 = 4 << 20;
+
+fn read_bounded(file: &Path) -> Result<Vec<u8>, String> {
+    let opened = std::fs::File::open(file).map_err(|error| error.to_string())?;
+    let mut bytes = Vec::new();
+    let read = opened.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes);
+    read.map_err(|error| error.to_string())?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        return Err(format!("it is larger than {} MiB", FILE_BYTES_MAX >> 20));
+    }
+    Ok(bytes)
+}
+
 fn read(file: &Path) -> Result<Vec<u8>, Problem> {
-    std::fs::read(file).map_err(|error| Problem {
+    read_bounded(file).map_err(|error| Problem {
         file: file.display().to_string(),
         line: None,
         key: None,
         message: format!("cannot be read: {error}"),
-        suggestion: Some("check the path and its permissions".into()),
+        suggestion: Some(
+            "check the path, its permissions, and that it is a properties file".into(),
+        ),
     })
 }
 
@@ -317,7 +335,8 @@ fn resolve(kind: &str, path: &str, key: &str) -> Result<String, String> {
             }
         }
         "file" => {
-            let bytes = std::fs::read(path).map_err(|error| format!("{path}: {error}"))?;
+            let bytes =
+                read_bounded(Path::new(path)).map_err(|error| format!("{path}: {error}"))?;
             let properties = Properties::parse(&bytes)
                 .map_err(|_| format!("{path} has a malformed \\u escape"))?;
             let value = properties.get(key).map(str::to_owned);
@@ -328,7 +347,9 @@ fn resolve(kind: &str, path: &str, key: &str) -> Result<String, String> {
                 return Err("it is not the name of a file".into());
             }
             let file = Path::new(path).join(key);
-            std::fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))
+            let named = |error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
+            let bytes = read_bounded(&file).map_err(|error| named(&error))?;
+            String::from_utf8(bytes).map_err(|_| named(&"it is not UTF-8"))
         }
         class => Err(format!(
             "{class} is a Java class that cannot be run here; use the env, file or directory provider"

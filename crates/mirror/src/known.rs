@@ -187,8 +187,18 @@ const OPEN: &[&str] = &[
     "target.producer.",
     "topic.creation.",
     "transforms.",
-    "twinlog.",
     "value.converter.",
+];
+
+/// Twinlog's own keys.
+const OWN: &[&str] =
+    &["twinlog.group.offsets.follow", "twinlog.on.source-gap", "twinlog.on.topic-recreated"];
+
+/// Keys of older versions of MM2 that nobody reads any more, and what reads the same now.
+const RENAMED: &[(&str, &str)] = &[
+    ("config.properties.blacklist", "config.properties.exclude"),
+    ("groups.blacklist", "groups.exclude"),
+    ("topics.blacklist", "topics.exclude"),
 ];
 
 /// The keys of a client that are inherited from the global level and reach every client of a
@@ -296,13 +306,20 @@ pub fn known_property(key: &str) -> bool {
     is_connector_key(key)
         || is_client_security(key)
         || OTHER.contains(&key)
+        || OWN.contains(&key)
         || OPEN.iter().any(|prefix| key.starts_with(prefix))
 }
 
 /// The known key that `key` (without its level) was most likely meant to be.
 pub fn closest_known_property(key: &str) -> Option<&'static str> {
     let connector = CONNECTOR.iter().map(|known| known.key);
-    closest(key, connector.chain(OTHER.iter().copied()).chain(CLIENT_SECURITY.iter().copied()))
+    let others = OTHER.iter().chain(OWN).chain(CLIENT_SECURITY).copied();
+    closest(key, connector.chain(others))
+}
+
+/// What is read instead of a key that MM2 read up to Kafka 3.9, and does not read since 4.0.
+pub(crate) fn renamed(key: &str) -> Option<&'static str> {
+    RENAMED.iter().find(|(old, _)| *old == key).map(|(_, new)| *new)
 }
 
 #[cfg(test)]
@@ -317,11 +334,12 @@ mod tests {
 
     #[test]
     fn a_misspelt_key_has_a_near_one() {
-        for key in ["topics", "twinlog.anything", "consumer.fetch.min.bytes", "ssl.protocol"] {
+        for key in ["topics", "twinlog.on.source-gap", "consumer.fetch.min.bytes", "ssl.protocol"] {
             assert!(known_property(key), "{key}");
         }
         for (typo, meant) in [
             ("topcis", "topics"),
+            ("twinlog.on.sourcegap", "twinlog.on.source-gap"),
             ("sync.group.offset.enabled", "sync.group.offsets.enabled"),
             ("emit.checkpoint.interval.seconds", "emit.checkpoints.interval.seconds"),
         ] {

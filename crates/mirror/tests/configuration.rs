@@ -442,7 +442,7 @@ fn what_does_nothing_is_noted_and_not_refused() {
          hello.consumer.fetch.min.bytes = 1\n\
          world.key.converter = x\n\
          hello->world.offset.lag.max = 3\n\
-         twinlog.anything = x\n"
+         twinlog.on.source-gap = stop\n"
     );
     let reading = Configuration::read("f", text.as_bytes(), &[], None);
     assert_eq!(reading.problems, []);
@@ -468,6 +468,88 @@ fn what_does_nothing_is_noted_and_not_refused() {
         ("f:9: offset.lag.max: is said again on line 10, which counts", ""),
     ];
     assert_eq!(notes, expected.map(|(note, hint)| (note.to_owned(), hint.to_owned())));
+}
+
+#[test]
+fn keys_that_look_as_if_they_did_something_are_told_with_what_does() {
+    let text = format!(
+        "\u{feff}{CLUSTERS}hello->world.enabled = true\n\
+         clusters = hello, world\n\
+         topics.blacklist = secret-.*\n\
+         hello->world.groups.blacklist = a, b\n\
+         hello -> world.topics = orders\n\
+         twinlog.on.sourcegap = continue\n\
+         world.twinlog.existing = match\n\
+         exactly.once.source.support = enabled\n\
+         hello->world.exactly.once.source.support = enabled\n\
+         exactly.once.support = required\n\
+         hello.sasl.jaas.config = ${{env:JAAS}}\n\
+         world.sasl.jaas.config = ${{mine:x:y}}\n"
+    );
+    let reading = Configuration::read("f", text.as_bytes(), &[], None);
+    assert_eq!(reading.problems, []);
+    let notes: Vec<_> = reading
+        .notes
+        .iter()
+        .map(|note| (note.to_string(), note.suggestion.as_deref().unwrap_or("").to_owned()))
+        .collect();
+    let blacklist = "nothing is left out because of it: MirrorMaker 2 reads this key up to 3.9 and \
+                     not since 4.0, and twinlog does not";
+    let transactions = "does nothing here: MirrorMaker 2 copies in transactions where it is said per \
+                        cluster, and this version refuses that";
+    let expected = [
+        (
+            1,
+            "\u{ef}\u{bb}\u{bf}clusters",
+            "nobody reads this key: the file begins with a byte order mark, which belongs to the \
+             first key, for MirrorMaker 2 too",
+            "save the file without it; the key is `clusters` then",
+        ),
+        (6, "topics.blacklist", blacklist, "say topics.exclude = secret-.*"),
+        (7, "hello->world.groups.blacklist", blacklist, "say hello->world.groups.exclude = a, b"),
+        (
+            8,
+            "hello",
+            "nobody reads this key: it ends at the blank, for MirrorMaker 2 too",
+            "write it without blanks: hello->world.topics = orders",
+        ),
+        (
+            9,
+            "twinlog.on.sourcegap",
+            "nobody reads this key",
+            "did you mean `twinlog.on.source-gap`?",
+        ),
+        (10, "world.twinlog.existing", "nobody reads this key", ""),
+        (
+            11,
+            "exactly.once.source.support",
+            transactions,
+            "remove the line; it would be world.exactly.once.source.support",
+        ),
+        (
+            12,
+            "hello->world.exactly.once.source.support",
+            transactions,
+            "remove the line; it would be world.exactly.once.source.support",
+        ),
+        (
+            13,
+            "exactly.once.support",
+            "does nothing for all flows at once",
+            "remove the line; it would be hello->world.exactly.once.support",
+        ),
+        (
+            14,
+            "hello.sasl.jaas.config",
+            "the text `${env:...}` itself is the value, for MirrorMaker 2 too: config.providers does \
+             not list env",
+            "say config.providers = env and config.providers.env.class = \
+             org.apache.kafka.common.config.provider.EnvVarConfigProvider",
+        ),
+    ];
+    let expected = expected
+        .map(|(line, key, said, hint)| (format!("f:{line}: {key}: {said}"), hint.to_owned()));
+    assert_eq!(notes, expected);
 }
 
 proptest::proptest! {

@@ -124,7 +124,12 @@ impl Configuration {
         } else {
             let unresolved = variables::resolve(&mut all, resolver);
             let levels = Levels { all };
-            let mut builder = Builder { levels, unresolved, problems: &mut problems };
+            let mut builder = Builder {
+                levels,
+                unresolved,
+                filters: reader::Filters::new(),
+                problems: &mut problems,
+            };
             let configuration = builder.build();
             policies::check(&properties, &builder.levels, &configuration.enabled, builder.problems);
             let aliases: Vec<_> =
@@ -212,6 +217,7 @@ impl Problems<'_> {
 struct Builder<'a, 'b> {
     levels: Levels,
     unresolved: BTreeMap<Arc<str>, String>,
+    filters: reader::Filters,
     problems: &'a mut Problems<'b>,
 }
 
@@ -367,6 +373,7 @@ impl Builder<'_, '_> {
             worker: &worker,
             unresolved: &self.unresolved,
             scope,
+            filters: &mut self.filters,
             problems: &mut *self.problems,
         };
         Some(reader.flow(enabled == Ok(true), twinlog, global_isolation))

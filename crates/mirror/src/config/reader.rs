@@ -74,8 +74,14 @@ pub(super) struct SettingsReader<'a, 'b> {
     pub(super) worker: &'a Settings,
     pub(super) unresolved: &'a BTreeMap<Arc<str>, String>,
     pub(super) scope: Scope,
+    pub(super) filters: &'a mut Filters,
     pub(super) problems: &'a mut Problems<'b>,
 }
+
+/// Filters by their include and exclude lists: a file has many flows and few lists, and compiling them
+/// is what reading a file takes.
+/// No include list includes everything, an empty one nothing.
+pub(super) type Filters = BTreeMap<(Option<Vec<String>>, Vec<String>), NameFilter>;
 
 impl<'a> SettingsReader<'a, '_> {
     pub(super) fn flow(
@@ -353,6 +359,10 @@ impl<'a> SettingsReader<'a, '_> {
         let exclude_key = format!("{key}.exclude");
         let include = self.list(include_key, &[".*"]);
         let exclude = self.list(&exclude_key, exclude);
+        let lists = (Some(include.clone()), exclude.clone());
+        if let Some(known) = self.filters.get(&lists) {
+            return known.clone();
+        }
         // Apart from each other first, so that both are reported.
         let include_error = NameFilter::all_except(&include).err();
         let exclude_error = NameFilter::all_except(&exclude).err();
@@ -361,17 +371,25 @@ impl<'a> SettingsReader<'a, '_> {
                 self.report_pattern(key, &error);
             }
         }
-        NameFilter::new(&include, &exclude)
-            .unwrap_or_else(|_| NameFilter::unreadable(&include, &exclude))
+        match NameFilter::new(&include, &exclude) {
+            Ok(filter) => self.filters.entry(lists).or_insert(filter).clone(),
+            Err(_) => NameFilter::unreadable(&include, &exclude),
+        }
     }
 
     fn configs(&mut self) -> NameFilter {
         let key = "config.properties.exclude";
-        let exclude = self.list(key, CONFIGS_EXCLUDE);
-        NameFilter::all_except(&exclude).unwrap_or_else(|error| {
-            self.report_pattern(key, &error);
-            NameFilter::unreadable(&[], &exclude)
-        })
+        let lists = (None, self.list(key, CONFIGS_EXCLUDE));
+        if let Some(known) = self.filters.get(&lists) {
+            return known.clone();
+        }
+        match NameFilter::all_except(&lists.1) {
+            Ok(filter) => self.filters.entry(lists).or_insert(filter).clone(),
+            Err(error) => {
+                self.report_pattern(key, &error);
+                NameFilter::unreadable(&[], &lists.1)
+            }
+        }
     }
 
     fn report_pattern(&mut self, key: &str, error: &PatternError) {
