@@ -78,12 +78,18 @@ pub(crate) async fn open(
     Ok(Opened { looking, common, assumed: said, keys })
 }
 
-/// As [`open`], for commands whose answer has no room for what was concluded.
-pub(crate) async fn open_and_say(common: &Common) -> Result<(Looking, Common), Failure> {
+/// As [`open`], for commands whose answer has no room for what was concluded: it is said beside.
+pub(crate) async fn open_and_tell(common: &Common) -> Result<Opened, Failure> {
     let opened = open(common, None, common.timeout).await?;
     for one in &opened.assumed {
         eprintln!("twinlog: assumed: {one}");
     }
+    Ok(opened)
+}
+
+/// The same, without the keys that were concluded.
+pub(crate) async fn open_and_say(common: &Common) -> Result<(Looking, Common), Failure> {
+    let opened = open_and_tell(common).await?;
     Ok((opened.looking, opened.common))
 }
 

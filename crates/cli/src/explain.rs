@@ -15,7 +15,7 @@ use twinlog_engine::observe::Observer;
 
 use crate::args::Explain;
 use crate::config;
-use crate::discovery;
+use crate::discovery::{self, Opened};
 use crate::looking;
 use crate::output::{Failure, NOT_FOUND_OUT, Output, WRONG};
 use crate::threads;
@@ -33,15 +33,17 @@ pub(crate) fn explain(args: &Explain, out: Output) -> Result<ExitCode, Failure> 
     };
     threads::block_on(async {
         let common = looking::with_time_for_both(&args.common);
-        let (looking, common) = discovery::open_and_say(&common).await?;
+        let opened = discovery::open_and_tell(&common).await?;
+        let Opened { looking, common, keys, .. } = opened;
         let all = looking.observers.iter().map(|observer| {
-            let facts = Facts::new(
+            let mut facts = Facts::new(
                 observer.config.clone(),
                 subject.clone(),
                 looking.bootstrap(&observer.config.name),
                 looking.notes.clone(),
                 config::now_ms(),
             );
+            facts.assumed.clone_from(&keys);
             (observer.clone(), facts)
         });
         let timeout = args.common.timeout;

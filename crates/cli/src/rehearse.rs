@@ -11,6 +11,7 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
+use twinlog_doctor::one_line;
 use twinlog_engine::observe::{Observer, shell_option};
 use twinlog_types::{Code, GroupId};
 use twinlog_verify::rehearse::{self, Plan, Planned, Rehearsed};
@@ -81,7 +82,10 @@ pub(crate) fn rehearse(args: &Rehearse, out: Output) -> Result<ExitCode, Failure
             return Err(Failure {
                 exit: WRONG,
                 code: Code::GroupWithoutCommits.word().into(),
-                message: format!("no commit of group {group} on a mirrored topic is visible"),
+                message: format!(
+                    "no commit of group {} on a mirrored topic is visible",
+                    one_line(group.as_str())
+                ),
                 next: format!(
                     "see `twinlog explain {} {}`",
                     looking::file(&common),

@@ -14,6 +14,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use twinlog_doctor::one_line;
 use twinlog_engine::observe::{Observer, shell_option};
 use twinlog_types::Code;
 use twinlog_verify::{FlowReport, How, Progress, Request, Verdict, verify as look};
@@ -179,14 +180,15 @@ fn nothing_in_scope(args: &Verify, file: &str, reports: &[FlowReport]) -> Result
     if let Some(group) = &args.group
         && reports.iter().all(|one| one.groups.is_empty())
     {
-        let message = format!("no commit of group {group} on a mirrored topic is visible");
+        let message =
+            format!("no commit of group {} on a mirrored topic is visible", one_line(group));
         let next = format!("see `twinlog explain {file} {}`", shell_option("--group", group));
         return Err(wrong(Code::GroupWithoutCommits, message, next));
     }
     if reports.iter().all(|one| one.partitions.is_empty()) {
         let (message, next) = match &args.topic {
             Some(topic) => (
-                format!("no topic {topic} is mirrored"),
+                format!("no topic {} is mirrored", one_line(topic)),
                 format!("see `twinlog explain {file} {}`", shell_option("--topic", topic)),
             ),
             None => ("no topic is mirrored".to_owned(), format!("see `twinlog status {file}`")),

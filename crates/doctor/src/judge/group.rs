@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use twinlog_client::GroupKind;
-use twinlog_engine::observe::FlowObservation;
+use twinlog_engine::observe::{FlowObservation, is_obeyed};
 use twinlog_mirror::{FlowConfig, NameFilter, Problem, Refusal, Verdict, why_not_replicated};
 use twinlog_types::{Code, GroupId, Severity, State, TopicPartition};
 
@@ -557,6 +557,15 @@ pub(super) fn added(include: Option<&[String]>, name: &str) -> String {
                 pattern.push('[');
                 pattern.push(c);
                 pattern.push(']');
+            }
+            // It would end the item.
+            ',' => pattern.push('.'),
+            // As a properties file has them: the pattern has the character itself.
+            c if is_obeyed(c) => {
+                let mut units = [0; 2];
+                let escaped =
+                    c.encode_utf16(&mut units).iter().map(|unit| format!("\\u{unit:04x}"));
+                pattern.extend(escaped);
             }
             c => pattern.push(c),
         }
