@@ -511,7 +511,7 @@ fn keys_that_look_as_if_they_did_something_are_told_with_what_does() {
             8,
             "hello",
             "nobody reads this key: it ends at the blank, for MirrorMaker 2 too",
-            "write it without blanks: hello->world.topics = orders",
+            "write it without blanks: hello->world.topics",
         ),
         (
             9,
@@ -550,6 +550,19 @@ fn keys_that_look_as_if_they_did_something_are_told_with_what_does() {
     let expected = expected
         .map(|(line, key, said, hint)| (format!("f:{line}: {key}: {said}"), hint.to_owned()));
     assert_eq!(notes, expected);
+}
+
+#[test]
+fn no_note_repeats_a_secret() {
+    let text = format!(
+        "{CLUSTERS}hello->world.enabled = true\n\
+         hello -> world.producer.override.sasl.jaas.config = password=\"hunter2\"\n\
+         hello ->world.source.cluster.ssl.key.password:hunter2\n"
+    );
+    let reading = Configuration::read("f", text.as_bytes(), &[], None);
+    let notes = format!("{:?}", reading.notes);
+    assert!(notes.contains("hello->world.source.cluster.ssl.key.password"), "{notes}");
+    assert!(!notes.contains("hunter2"), "{notes}");
 }
 
 proptest::proptest! {

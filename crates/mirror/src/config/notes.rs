@@ -103,6 +103,9 @@ fn unread(setting: &Setting, key: &str, aliases: &[ClusterAlias]) -> (String, Op
     if aliases.iter().any(|alias| alias.as_str() == key) && value.starts_with("->") {
         let message = "nobody reads this key: it ends at the blank, for MirrorMaker 2 too";
         let rest = value.trim_start_matches("->").trim();
+        // The key alone: what follows it may be a secret.
+        let ends = |c: char| c == '=' || c == ':' || c.is_whitespace();
+        let rest = rest.split(ends).next().unwrap_or_default();
         return (message.into(), Some(format!("write it without blanks: {key}->{rest}")));
     }
     let meant = closest_known_property(key);
