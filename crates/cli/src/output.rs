@@ -6,13 +6,12 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
-use comfy_table::{ColumnConstraint, ContentArrangement, Table, Width, presets};
+use comfy_table::{ColumnConstraint, ContentArrangement, Row, Table, Width, presets};
 use serde::Serialize;
 use twinlog_client::ClientError;
 use twinlog_engine::named_file;
-use twinlog_engine::observe::is_obeyed;
 use twinlog_mirror::Problem;
-use twinlog_types::Code;
+use twinlog_types::{Code, is_obeyed};
 
 /// Something is wrong with what was looked at.
 pub(crate) const WRONG: u8 = 1;
@@ -103,6 +102,7 @@ pub(crate) fn table_text(table: &Table) -> String {
 /// it fit, cells stay whole, and it is wider than `width`.
 fn table_text_within(table: &Table, width: Option<usize>) -> String {
     let mut table = table.clone();
+    table.row_iter_mut().for_each(one_line);
     if let Some(width) = width {
         narrow(&mut table, width);
     }
@@ -112,6 +112,14 @@ fn table_text_within(table: &Table, width: Option<usize>) -> String {
         text.push('\n');
     }
     text
+}
+
+/// A line end within a cell would begin a line that looks like one of the table.
+fn one_line(row: &mut Row) {
+    if row.cell_iter().any(|cell| cell.content().contains(is_obeyed)) {
+        let cells = row.cell_iter().map(|cell| cell.content().replace(is_obeyed, "\u{fffd}"));
+        *row = cells.collect::<Vec<_>>().into();
+    }
 }
 
 /// Narrows columns, the widest first: headers are broken before the cells are.
@@ -426,6 +434,15 @@ mod tests {
         rows.add_row(["orders-0 931140", "orders-0 #200141"]);
         let text = table_text_within(&rows, Some(34));
         assert_eq!(text, " COMMITTED ON     NEXT\n SOURCE\n orders-0 931140  orders-0 #200141\n");
+    }
+
+    #[test]
+    fn a_name_with_a_line_end_stays_in_its_cell() {
+        let mut rows = table(&["GROUP", "STATE"]);
+        rows.add_row(["x\nOK  all is well\u{202e}", "stopped"]);
+        let text = table_text_within(&rows, None);
+        assert_eq!(text.lines().count(), 2, "{text}");
+        assert!(text.contains("x\u{fffd}OK  all is well\u{fffd}  stopped"), "{text}");
     }
 
     #[test]

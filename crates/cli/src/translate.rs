@@ -304,7 +304,7 @@ impl Translator {
             let listed =
                 tokio::time::timeout(self.timeout, flow.observer.source.list_groups()).await;
             let listed = listed.into_iter().flatten().flatten();
-            names.extend(listed.map(|listing| listing.group.to_string()));
+            names.extend(listed.map(|listing| listing.group.as_str().to_owned()));
         }
         if names.contains(group.as_str()) {
             return Vec::new();

@@ -110,10 +110,10 @@ async fn seen(cluster: &Cluster, bootstrap: &str) -> SeenSide {
     let topics = there.topics.as_ref().ok().into_iter().flat_map(BTreeMap::keys);
     let topics: BTreeSet<String> = topics.map(ToString::to_string).collect();
     let listings = there.groups.as_ref().ok().into_iter().flatten();
-    let groups = listings.clone().map(|(group, _)| group.to_string()).collect();
+    let groups = listings.clone().map(|(group, _)| group.as_str().to_owned()).collect();
     let live = listings
         .filter(|(_, listing)| !matches!(listing.state.as_str(), "Empty" | "Dead"))
-        .map(|(group, _)| group.to_string())
+        .map(|(group, _)| group.as_str().to_owned())
         .collect();
     let mut connectors = BTreeMap::new();
     for topic in &topics {

@@ -257,7 +257,7 @@ impl Facts {
         };
         match target.describe_group(group, listing.kind).await {
             Ok(described) => Ok(Some(Worker {
-                group: group.to_string(),
+                group: group.as_str().to_owned(),
                 state: described.state,
                 members: described.member_list,
             })),

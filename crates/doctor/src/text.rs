@@ -4,8 +4,7 @@
 
 use std::fmt::Write;
 
-use twinlog_engine::observe::is_obeyed;
-use twinlog_types::Code;
+use twinlog_types::{Code, is_obeyed};
 
 use crate::chain::{Evidence, Fix};
 use crate::findings::{Counts, GroupedFinding};

@@ -42,9 +42,7 @@ pub use load::MappedPartition;
 pub use mirror::{Mapped, Mirror};
 pub use mm2::{ByMm2, Mm2Answer, Mm2Sight};
 pub use plan::{ClockReading, FlowPlan, PlannedPartition, PlannedSide, PlannedStart};
-pub use rights::{
-    Resource, Right, Rights, RightsFor, is_obeyed, principal, shell_option, shell_word,
-};
+pub use rights::{Resource, Right, Rights, RightsFor, principal, shell_option, shell_word};
 
 pub use crate::state::topic_name as state_topic;
 

@@ -21,7 +21,7 @@ pub use code::{Code, Severity, State};
 pub use config::{ConfigChange, ConfigEntry};
 pub use names::{
     BrokerId, ClusterAlias, ClusterId, FlowName, GroupId, Partition, TopicId, TopicName,
-    TopicPartition,
+    TopicPartition, is_obeyed,
 };
 pub use offset::{LeaderEpoch, SourceOffset, TargetOffset};
 pub use planted::*;

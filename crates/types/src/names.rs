@@ -41,8 +41,13 @@ macro_rules! string_name {
         }
 
         impl fmt::Display for $name {
+            /// For people to read: characters that a terminal obeys are replaced, see [`is_obeyed`].
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(&self.0)
+                if self.0.contains(is_obeyed) {
+                    f.write_str(&self.0.replace(is_obeyed, "\u{fffd}"))
+                } else {
+                    f.write_str(&self.0)
+                }
             }
         }
 
@@ -52,6 +57,15 @@ macro_rules! string_name {
             }
         }
     };
+}
+
+/// What a terminal does not show but does: controls, line ends, and characters that turn or hide
+/// those around them.
+pub fn is_obeyed(c: char) -> bool {
+    let is_format = matches!(c,
+        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}');
+    c.is_control() || is_format
 }
 
 string_name! {
@@ -152,5 +166,18 @@ impl FlowName {
 impl fmt::Display for FlowName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}->{}", self.source, self.target)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_a_line_end_is_shown_on_one_line_and_is_the_same_name() {
+        let name = GroupId::from("x\n OK: all is well\u{202e}");
+        assert_eq!(name.to_string(), "x\u{fffd} OK: all is well\u{fffd}");
+        assert_eq!(name.as_str(), "x\n OK: all is well\u{202e}");
+        assert_eq!(GroupId::from("größe-1 .*").to_string(), "größe-1 .*");
     }
 }

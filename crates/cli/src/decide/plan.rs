@@ -289,9 +289,10 @@ fn lost_to_groups(
     if code != Code::SourceGap {
         return Vec::new();
     }
-    let positions = found.groups.iter().flat_map(|group| {
-        group.partitions.iter().map(move |position| (group.group.as_str(), position))
-    });
+    let positions = found
+        .groups
+        .iter()
+        .flat_map(|group| group.partitions.iter().map(move |position| (&group.group, position)));
     let of_it = positions.filter(|(_, position)| {
         position.topic.as_str() == topic && position.partition == one.partition
     });
@@ -307,7 +308,7 @@ fn lost_to_groups(
 }
 
 fn sync(group: &GroupObservation, overwrite: bool) -> Result<Plan, Failure> {
-    let name = group.group.as_str();
+    let name = &group.group;
     if group.partitions.is_empty() {
         let reason = group.standing.reason.clone().unwrap_or_default();
         let code = group.standing.code.map_or("group-without-commits", Code::word);
@@ -364,10 +365,10 @@ fn sync(group: &GroupObservation, overwrite: bool) -> Result<Plan, Failure> {
     Ok(Plan {
         command: "sync",
         topic: None,
-        group: Some(name.to_owned()),
+        group: Some(name.as_str().to_owned()),
         steps,
         consequences,
-        subject: Subject::Group(name.into()),
+        subject: Subject::Group(name.clone()),
         decided: Decided::Sync { overwrite: positions },
     })
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use twinlog_doctor::wrapped;
+use twinlog_doctor::{one_line, wrapped};
 
 use super::document::{Document, Flow, Stands};
 use crate::format::duration;
@@ -76,7 +76,7 @@ fn topics(flow: &Flow<'_>, text: &mut String) {
             let (dash, standing) = ("-", &topic.standing);
             let code = standing.code.unwrap_or(dash);
             rows.add_row([name, target, dash, dash, dash, dash, dash, dash, standing.state, code]);
-            reasons.push((name.to_owned(), standing));
+            reasons.push((one_line(name), standing));
         }
         for partition in &topic.partitions {
             let range = match (partition.source_start, partition.source_end) {
@@ -167,7 +167,8 @@ fn groups(flow: &Flow<'_>, text: &mut String) {
                 position.standing.state.to_owned(),
                 position.standing.code.unwrap_or("-").to_owned(),
             ]);
-            let name = format!("{} on {}-{}", group.group, position.topic, position.partition);
+            let name =
+                format!("{} on {}-{}", one_line(group.group), position.topic, position.partition);
             reasons.push((name, &position.standing));
         }
     }

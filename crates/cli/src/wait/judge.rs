@@ -13,6 +13,7 @@ use std::fmt;
 
 use serde::Serialize;
 use twinlog_doctor::near;
+use twinlog_doctor::one_line;
 use twinlog_engine::observe::{
     FlowObservation, GroupObservation, GroupPosition, PartitionObservation, TopicObservation,
 };
@@ -48,8 +49,8 @@ impl fmt::Display for Open {
             (None, _) => None,
         };
         match (&self.group, place) {
-            (Some(group), Some(place)) => write!(f, "{group} on {place}")?,
-            (Some(group), None) => f.write_str(group)?,
+            (Some(group), Some(place)) => write!(f, "{} on {place}", one_line(group))?,
+            (Some(group), None) => f.write_str(&one_line(group))?,
             (None, Some(place)) => f.write_str(&place)?,
             (None, None) => f.write_str(&self.flow)?,
         }

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use twinlog_client::GroupKind;
-use twinlog_engine::observe::{FlowObservation, is_obeyed};
+use twinlog_engine::observe::FlowObservation;
 use twinlog_mirror::{FlowConfig, NameFilter, Problem, Refusal, Verdict, why_not_replicated};
-use twinlog_types::{Code, GroupId, Severity, State, TopicPartition};
+use twinlog_types::{Code, GroupId, Severity, State, TopicPartition, is_obeyed};
 
 use super::walk::{Draft, Finding, Walk, Weight, counted, on_group};
 use crate::chain::{Fix, LinkName};

@@ -19,7 +19,7 @@ use twinlog_client::{ClientError, Cluster, ErrorCode, TopicInfo, TopicRights, To
 use twinlog_flow::Standing;
 use twinlog_flow::topics::MirroredTopic;
 use twinlog_mirror::{ClientProperties, FlowConfig, replicates};
-use twinlog_types::{ClusterAlias, Code, GroupId, State, TopicName};
+use twinlog_types::{ClusterAlias, Code, GroupId, State, TopicName, is_obeyed};
 
 use super::Observer;
 use crate::{decisions, state};
@@ -364,7 +364,7 @@ impl Observer {
 
 fn groups(config: &FlowConfig, wanted: &RightsFor<'_>) -> Vec<Meant> {
     match wanted.group {
-        Some(group) => vec![Meant::Name(group.to_string())],
+        Some(group) => vec![Meant::Name(group.as_str().to_owned())],
         None => meant(config.groups.include()),
     }
 }
@@ -481,15 +481,6 @@ pub fn shell_word(text: &str) -> String {
 pub fn shell_option(name: &str, value: &str) -> String {
     let tie = if value.starts_with('-') { "=" } else { " " };
     format!("{name}{tie}{}", shell_word(value))
-}
-
-/// What a terminal does not show but does: controls, line ends, and characters that turn or hide
-/// those around them.
-pub fn is_obeyed(c: char) -> bool {
-    let is_format = matches!(c,
-        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-        | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}');
-    c.is_control() || is_format
 }
 
 #[cfg(test)]

@@ -445,7 +445,7 @@ fn an_older_checkpoint_tells_a_rewound_source_from_a_target_that_read_on() {
 fn a_line_that_takes_in_a_strange_group_is_one_line_and_takes_it_in() {
     for name in ["a\nb", "a,b", "\u{202e}a.b", "it's $(x)"] {
         let line = format!("groups = x,{}", super::super::group::added(None, name));
-        assert!(!line.contains(twinlog_engine::observe::is_obeyed), "{line:?}");
+        assert!(!line.contains(twinlog_types::is_obeyed), "{line:?}");
         let config = config(&line).flows()[0].clone();
         assert!(config.groups.matches(name), "{line:?}");
     }
