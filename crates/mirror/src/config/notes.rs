@@ -97,7 +97,7 @@ fn unread(setting: &Setting, key: &str, aliases: &[ClusterAlias]) -> (String, Op
     if let Some(now) = renamed(key) {
         let message = "nothing is left out because of it: MirrorMaker 2 reads this key up to 3.9 \
                        and not since 4.0, and twinlog does not";
-        return (message.into(), Some(format!("say {level}{now} = {}", setting.value)));
+        return (message.into(), Some(format!("say {level}{now} with the same value")));
     }
     let value = setting.value.trim();
     if aliases.iter().any(|alias| alias.as_str() == key) && value.starts_with("->") {
