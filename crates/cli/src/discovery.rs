@@ -28,6 +28,8 @@ pub(crate) struct Opened {
     pub(crate) common: Common,
     /// Each conclusion, and what it was drawn from.
     pub(crate) assumed: Vec<String>,
+    /// Somebody mirrors here, or did.
+    pub(crate) is_mirror: bool,
     /// Keys that nobody has written anywhere.
     pub(crate) keys: BTreeSet<String>,
 }
@@ -42,6 +44,7 @@ pub(crate) async fn open(
         looking,
         common: common.clone(),
         assumed: Vec::new(),
+        is_mirror: false,
         keys: BTreeSet::new(),
     };
     if common.file.is_some() || common.source.is_none() {
@@ -57,7 +60,7 @@ pub(crate) async fn open(
     let named = |alias: &str, default: &str| (alias != default).then(|| ClusterAlias::from(alias));
     let source = named(&common.source_alias, DEFAULT_SOURCE);
     let target = named(&common.target_alias, DEFAULT_TARGET);
-    let Assumed { source, target, properties, said } =
+    let Assumed { source, target, properties, said, is_mirror } =
         assume(&seen, rest, (source.as_ref(), target.as_ref()));
     let said_otherwise = |key: &String| common.overrides.iter().any(|(given, _)| given == key);
     let mut properties = properties;
@@ -75,7 +78,7 @@ pub(crate) async fn open(
         let message = format!("no flow is enabled: {}", said.join("; "));
         return Err(Failure::usage(message, "say which one is meant in a properties file"));
     }
-    Ok(Opened { looking, common, assumed: said, keys })
+    Ok(Opened { looking, common, assumed: said, is_mirror, keys })
 }
 
 /// As [`open`], for commands whose answer has no room for what was concluded: it is said beside.
@@ -102,7 +105,7 @@ pub(crate) async fn refuse_another(common: &Common) -> Result<(), Failure> {
         let policies = common.overrides.iter().filter(|(key, _)| looking::is_of_names(key));
         (source, target, policies.cloned().collect::<BTreeSet<_>>())
     };
-    if names(common) == names(&opened.common) {
+    if !opened.is_mirror || names(common) == names(&opened.common) {
         return Ok(());
     }
     let message = format!(

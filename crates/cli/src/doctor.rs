@@ -33,7 +33,7 @@ pub(crate) fn doctor(args: &Doctor, out: Output) -> Result<ExitCode, Failure> {
         let rest = connect.as_ref().and_then(|connect| connect.as_deref().ok());
         let common = looking::with_time_for_both(&args.common);
         let opened = discovery::open(&common, rest, args.common.timeout).await?;
-        let Opened { looking, common, assumed, keys } = opened;
+        let Opened { looking, common, assumed, keys, .. } = opened;
         if looking.observers.is_empty() {
             return Err(Failure::usage("no flow is enabled", "say SOURCE->TARGET.enabled = true"));
         }

@@ -261,7 +261,7 @@ fn slips(survey: &Survey) -> impl Iterator<Item = Finding> + '_ {
         let finding =
             finding.seen("an entry that does nothing", key, format!("{}{line}", note.file));
         let mut finding = finding.of_flow().because(key);
-        finding.meaning = Some("what the entry was meant to set has its default".into());
+        finding.meaning = Some("the entry does nothing: another line or the default counts".into());
         Some(finding)
     })
 }

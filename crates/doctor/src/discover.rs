@@ -94,6 +94,9 @@ pub struct Assumed {
     pub properties: Vec<(String, String)>,
     /// Each conclusion, and what it was drawn from.
     pub said: Vec<String>,
+    /// Somebody mirrors here, or did, under these names: not only names of topics say so, which two
+    /// clusters may share by chance.
+    pub is_mirror: bool,
 }
 
 impl Seen {
@@ -161,6 +164,7 @@ pub fn assume(
     });
     let (there, idle): (Vec<_>, Vec<_>) = there.into_iter().partition(|one| one.enabled);
     let backs = of_topics(&seen.source);
+    let mut is_mirror = true;
     let (source, target, mut properties) = if let Some(one) = chosen(seen, &there) {
         said.push(format!("the flow is {}: {}", one.flow, one.from));
         let others: Vec<String> = there
@@ -177,7 +181,9 @@ pub fn assume(
         let off = (format!("{}.enabled", one.flow), "false".to_owned());
         (one.flow.source.clone(), one.flow.target.clone(), vec![off])
     } else {
-        by_names(seen, given, &mut said)
+        let (source, target, lines, found) = by_names(seen, given, &mut said);
+        is_mirror = found;
+        (source, target, lines)
     };
     // The way back, where the source is a target too.
     let is_back = |one: &&Candidate| one.flow.source == target && one.flow.target == source;
@@ -190,7 +196,7 @@ pub fn assume(
         Some(back) => said.push(not_enabled(back)),
         None => {}
     }
-    Assumed { source, target, properties, said }
+    Assumed { source, target, properties, said, is_mirror }
 }
 
 fn not_enabled(one: &Candidate) -> String {
@@ -324,12 +330,12 @@ fn configured(one: &Candidate, said: &mut Vec<String>) -> Vec<(String, String)> 
     lines
 }
 
-/// Where nothing says how MM2 is configured.
+/// Where nothing says how MM2 is configured; and whether internal topics of a mirror tell.
 fn by_names(
     seen: &Seen,
     given: (Option<&ClusterAlias>, Option<&ClusterAlias>),
     said: &mut Vec<String>,
-) -> (ClusterAlias, ClusterAlias, Vec<(String, String)>) {
+) -> (ClusterAlias, ClusterAlias, Vec<(String, String)>, bool) {
     let own = seen.target.topics.iter().find_map(|topic| {
         let alias = topic.strip_prefix("mm2-twinlog.")?.strip_suffix(".internal")?;
         Some((alias, topic.as_str(), separator_of(seen, alias)))
@@ -374,11 +380,23 @@ fn by_names(
     }
     let by_prefix = count_of(seen, source.as_str(), separator);
     let is_own = |topic: &&String| !topic.starts_with("__") && !topic.starts_with("mm2-");
-    let same = seen.source.topics.iter().filter(is_own).filter(|topic| {
+    let topics = || seen.source.topics.iter().filter(is_own);
+    let same = topics().filter(|topic| {
         seen.target.topics.contains(topic.as_str()) && !topic.ends_with("heartbeats")
     });
     let same = same.count();
-    if by_prefix == 0 && same > 0 {
+    // A mirror that twinlog began a moment ago has no topic yet.
+    let is_mirror = match own {
+        Some(_) => 2 * same > topics().count(),
+        None => found.is_some() || syncs.is_some(),
+    };
+    if by_prefix == 0 && same > 0 && !is_mirror {
+        said.push(format!(
+            "nothing tells that the {same} topics of the same names on both sides are mirrored: names \
+             are taken to begin with {source}{separator}"
+        ));
+    }
+    if by_prefix == 0 && same > 0 && is_mirror {
         said.push(format!(
             "names are the same on both sides: {same} topics are, and none begins with \
              {source}{separator}"
@@ -390,7 +408,7 @@ fn by_names(
         said.push("offset-syncs are on the target".to_owned());
         lines.push((format!("{flow}.offset-syncs.topic.location"), "target".to_owned()));
     }
-    (source, target, lines)
+    (source, target, lines, found.is_some())
 }
 
 /// The alias in `PREFIX.ALIAS.internal` or `ALIAS.WORD.internal`, the topic, and the separator.

@@ -65,6 +65,8 @@ pub struct Finding {
     pub fix: Vec<Fix>,
     /// False: what it is about could not be looked at, and the code says why.
     pub found_out: bool,
+    /// What it is known to follow from, where its code may have other causes.
+    pub follows: Option<Code>,
 }
 
 impl Finding {
@@ -83,6 +85,7 @@ impl Finding {
             impact: Impact::default(),
             fix: Vec::new(),
             found_out: true,
+            follows: None,
         }
     }
 
@@ -112,6 +115,12 @@ impl Finding {
     #[must_use]
     pub fn because(self, cause: impl Into<String>) -> Self {
         Self { cause: cause.into(), ..self }
+    }
+
+    /// It follows from a finding with this code.
+    #[must_use]
+    pub fn after(self, code: Code) -> Self {
+        Self { follows: Some(code), ..self }
     }
 
     /// What a failover now would do.

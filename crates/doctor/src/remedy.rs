@@ -212,7 +212,7 @@ pub(crate) fn meaning(code: Code, scene: &Scene<'_>) -> Option<String> {
         }
         Code::CommitRefused => "the translated position does not reach the target",
         Code::ConfigDrift => "what runs is not what the file says, until it is restarted",
-        Code::UnknownProperty => "what the entry was meant to set has its default",
+        Code::UnknownProperty => "the entry does nothing: another line or the default counts",
         Code::StateCorrupt => {
             "nothing of it is copied, and nothing is guessed: groups keep their position on the target"
         }

@@ -194,7 +194,15 @@ fn without_configurations_names_tell() {
         assert_eq!(separator, Some("_"), "{there}");
     }
 
+    let beginning = case(&["a", "b"], &["mm2-twinlog.hello.internal", "b"]);
+    assert_eq!(beginning.properties, []);
+    // Clusters that have topics of the same names may have nothing to do with each other.
+    let alike = case(&["orders"], &["orders"]);
+    assert!(!alike.is_mirror && identity.is_mirror && twinlog.is_mirror);
+    assert_eq!(alike.properties, []);
+
     let nothing = case(&["orders"], &[]);
+    assert!(!nothing.is_mirror);
     assert_eq!(aliases(&nothing), ("source", "target"));
     assert!(nothing.said[0].starts_with("nothing tells"), "{:?}", nothing.said);
 }

@@ -22,6 +22,7 @@ struct Key {
     severity: Severity,
     found_out: bool,
     cause: String,
+    follows: Option<Code>,
 }
 
 /// Findings of one key.
@@ -83,6 +84,7 @@ impl Grouping {
             severity: finding.severity,
             found_out: finding.found_out,
             cause: finding.cause.clone(),
+            follows: finding.follows,
         };
         let gathered = self.found.entry(key).or_insert_with(|| Gathered {
             link,
@@ -210,7 +212,7 @@ fn grouped(key: &Key, gathered: Gathered) -> GroupedFinding {
         impact,
         fix: gathered.fix,
         found_out: key.found_out,
-        follows_from: None,
+        follows_from: key.follows,
     }
 }
 

@@ -88,7 +88,8 @@ pub(super) fn put(found: &mut [GroupedFinding]) {
     let there: Vec<Code> = found.iter().filter(breaks).map(|finding| finding.code).collect();
     for finding in found.iter_mut() {
         let cause = causes(finding.code).iter().find(|cause| there.contains(cause));
-        finding.follows_from = cause.copied();
+        let known = finding.follows_from.filter(|code| there.contains(code));
+        finding.follows_from = known.or(cause.copied());
     }
     found.sort_by_cached_key(|finding| {
         let impact = &finding.impact;
@@ -117,5 +118,6 @@ fn is_effect(code: Code) -> bool {
             | Code::TargetRecreated
             | Code::TargetTruncated
             | Code::TopicRecreated
+            | Code::TopicMissingOnTarget
     )
 }

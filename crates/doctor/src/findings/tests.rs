@@ -176,6 +176,29 @@ fn causes_stand_before_what_follows_and_what_hurts_most_before_what_hurts_less()
 }
 
 #[test]
+fn a_stall_stands_behind_the_missing_topic_that_it_is_known_to_wait_for() {
+    let order = |stall: Finding| {
+        let gone = Finding::blocks(Code::TopicMissingOnTarget, "b is not there");
+        let gone = gone.of(&TopicPartition::new("b", 0));
+        let stall = stall.of(&orders(0)).with(missing(50));
+        let all = [
+            (Some(topic("orders")), LinkName::Copy, stall),
+            (Some(topic("b")), LinkName::Topic, gone),
+        ];
+        let found = grouped(&all).into_iter();
+        found.map(|one| (one.code, one.follows_from)).collect::<Vec<_>>()
+    };
+    let stall = || Finding::blocks(Code::Stalled, "orders waits");
+    let (gone, stalled) = (Code::TopicMissingOnTarget, Code::Stalled);
+    assert_eq!(
+        order(stall().after(gone)),
+        [(gone, None), (stalled, Some(gone))],
+        "it waits for that topic"
+    );
+    assert_eq!(order(stall()), [(stalled, None), (gone, None)], "it may wait for anything");
+}
+
+#[test]
 fn nothing_follows_from_an_entry_that_only_says_again_what_another_one_says() {
     let at = |finding: Finding| (Some(topic("orders")), LinkName::Configuration, finding);
     let effect = || at(Finding::notes(Code::TopicNotMirrored, Severity::Info, "x"));

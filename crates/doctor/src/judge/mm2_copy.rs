@@ -313,6 +313,7 @@ impl Walk<'_> {
             facts.target.alias
         );
         let impact = Impact { missing: u64::try_from(waiting).unwrap_or(0), ..Impact::default() };
-        Some(Finding::blocks(Code::Stalled, summary).with(impact))
+        let finding = Finding::blocks(Code::Stalled, summary).with(impact);
+        Some(finding.after(Code::TopicMissingOnTarget))
     }
 }
