@@ -226,3 +226,14 @@ fn two_aliases_of_one_cluster_are_an_error() {
     assert!(said.contains("error: ") && said.contains("one and the same cluster"), "{said}");
     assert!(said.ends_with("1 error, 0 warnings\n") && !said.contains("would create"), "{said}");
 }
+
+#[test]
+fn a_file_without_an_end_is_refused_and_read_no_further() {
+    let endless = Command::new(env!("CARGO_BIN_EXE_twinlog")).args(["check", "/dev/zero"]).output();
+    let output = endless.expect("the binary runs");
+    assert_eq!(output.status.code(), Some(2));
+    let said = [output.stdout, output.stderr]
+        .map(|text| String::from_utf8_lossy(&text).into_owned())
+        .concat();
+    assert!(said.starts_with("/dev/zero: cannot be read: it is larger than 4 MiB"), "{said}");
+}
