@@ -18,6 +18,13 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
+/// The exit code, and what is said on standard output and error.
+fn asked(args: &[&str]) -> (Option<i32>, String, String) {
+    let output: Output =
+        Command::new(binary()).args(args).stdin(Stdio::null()).output().expect("twinlog runs");
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
+}
+
 #[test]
 fn unknown_names_are_said_to_be_unknown_and_mirrors_to_be_mirrors() {
     let start = |args: &[&str]| Embedded::start(binary(), args).expect("an embedded cluster");
@@ -25,12 +32,7 @@ fn unknown_names_are_said_to_be_unknown_and_mirrors_to_be_mirrors() {
     let (hello, world) =
         (start(&["--topics", "orders,payments"]), start(&["--topics", "payments"]));
     let clusters = ["--source", hello.bootstrap(), "--target", world.bootstrap()];
-    let ask = |args: &[&str]| -> (Option<i32>, String, String) {
-        let args = args.iter().chain(&clusters);
-        let output: Output =
-            Command::new(binary()).args(args).stdin(Stdio::null()).output().expect("twinlog runs");
-        (output.status.code(), text(&output.stdout), text(&output.stderr))
-    };
+    let ask = |args: &[&str]| asked(&[args, &clusters].concat());
     let run = Twinlog::start(binary(), ["run"].iter().chain(&clusters)).expect("twinlog runs");
     let (exit, out, err) = ask(&["wait", "--timeout", "1m", "--topic", "source.orders"]);
     assert_eq!(exit, Some(0), "{out}{err}{}", run.process().log_tail(20));
@@ -68,12 +70,7 @@ fn without_a_file_every_command_goes_by_the_mirror_that_is_there_and_run_begins_
     let start = |args: &[&str]| Embedded::start(binary(), args).expect("an embedded cluster");
     let (hello, world) = (start(&["--topics", "orders"]), start(&[]));
     let clusters = ["--source", hello.bootstrap(), "--target", world.bootstrap()];
-    let ask = |args: &[&str]| -> (Option<i32>, String, String) {
-        let args = args.iter().chain(&clusters);
-        let output: Output =
-            Command::new(binary()).args(args).stdin(Stdio::null()).output().expect("twinlog runs");
-        (output.status.code(), text(&output.stdout), text(&output.stderr))
-    };
+    let ask = |args: &[&str]| asked(&[args, &clusters].concat());
     let policy = "east->target.replication.policy.separator=_";
     let named = ["run", "--source-alias", "east", "-X", policy];
     let run = Twinlog::start(binary(), named.iter().chain(&clusters)).expect("twinlog runs");

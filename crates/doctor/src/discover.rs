@@ -408,7 +408,9 @@ fn by_names(
         said.push("offset-syncs are on the target".to_owned());
         lines.push((format!("{flow}.offset-syncs.topic.location"), "target".to_owned()));
     }
-    (source, target, lines, found.is_some())
+    // That twinlog keeps the names is a guess, nothing that a second mirror is refused for.
+    let is_guess = own.is_some() && lines.iter().any(|(key, _)| key.ends_with(CLASS));
+    (source, target, lines, found.is_some() && !is_guess)
 }
 
 /// The alias in `PREFIX.ALIAS.internal` or `ALIAS.WORD.internal`, the topic, and the separator.

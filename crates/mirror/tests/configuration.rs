@@ -429,6 +429,14 @@ fn our_state_topic_is_never_copied_whatever_the_separator() {
     assert!(!replicates(&configuration.flows()[0], "mm2-twinlog.mars.internal"));
 }
 
+/// The notes on a file that has no problem, each with its suggestion.
+fn notes_of(text: &str) -> Vec<(String, String)> {
+    let reading = Configuration::read("f", text.as_bytes(), &[], None);
+    assert_eq!(reading.problems, []);
+    let notes = reading.notes.iter();
+    notes.map(|note| (note.to_string(), note.suggestion.clone().unwrap_or_default())).collect()
+}
+
 #[test]
 fn what_does_nothing_is_noted_and_not_refused() {
     let text = format!(
@@ -444,13 +452,7 @@ fn what_does_nothing_is_noted_and_not_refused() {
          hello->world.offset.lag.max = 3\n\
          twinlog.on.source-gap = stop\n"
     );
-    let reading = Configuration::read("f", text.as_bytes(), &[], None);
-    assert_eq!(reading.problems, []);
-    let notes: Vec<_> = reading
-        .notes
-        .iter()
-        .map(|note| (note.to_string(), note.suggestion.as_deref().unwrap_or("").to_owned()))
-        .collect();
+    let notes = notes_of(&text);
     let expected = [
         ("f:5: hello->world.topcis: nobody reads this key", "did you mean `hello->world.topics`?"),
         (
@@ -486,13 +488,7 @@ fn keys_that_look_as_if_they_did_something_are_told_with_what_does() {
          hello.sasl.jaas.config = ${{env:JAAS}}\n\
          world.sasl.jaas.config = ${{mine:x:y}}\n"
     );
-    let reading = Configuration::read("f", text.as_bytes(), &[], None);
-    assert_eq!(reading.problems, []);
-    let notes: Vec<_> = reading
-        .notes
-        .iter()
-        .map(|note| (note.to_string(), note.suggestion.as_deref().unwrap_or("").to_owned()))
-        .collect();
+    let notes = notes_of(&text);
     let blacklist = "nothing is left out because of it: MirrorMaker 2 reads this key up to 3.9 and \
                      not since 4.0, and twinlog does not";
     let transactions = "does nothing here: MirrorMaker 2 copies in transactions where it is said per \

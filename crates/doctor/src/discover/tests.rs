@@ -196,6 +196,10 @@ fn without_configurations_names_tell() {
 
     let beginning = case(&["a", "b"], &["mm2-twinlog.hello.internal", "b"]);
     assert_eq!(beginning.properties, []);
+    let kept = case(&["a", "b"], &["mm2-twinlog.hello.internal", "a", "b"]);
+    let class = says(&kept, "hello->target.replication.policy.class");
+    assert!(class.is_some_and(|class| class.ends_with("IdentityReplicationPolicy")));
+    assert!(!kept.is_mirror, "it may be a beginning beside topics of the same names");
     // Clusters that have topics of the same names may have nothing to do with each other.
     let alike = case(&["orders"], &["orders"]);
     assert!(!alike.is_mirror && identity.is_mirror && twinlog.is_mirror);
